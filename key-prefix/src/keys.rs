@@ -1,0 +1,267 @@
+//! Making names: the only place where a key or a channel comes from.
+
+use bytes::Bytes;
+use std::fmt;
+
+use crate::table::{ChannelKind, KeyKind, Scope};
+use crate::{Instance, InstanceName, Prefix, RoomKey};
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        pub struct $name(Bytes);
+
+        impl $name {
+            /// The name as Redis gets it, shared and not copied.
+            pub fn bytes(&self) -> Bytes {
+                self.0.clone()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(std::str::from_utf8(&self.0).unwrap_or_default())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of a Redis key.
+    Key
+);
+name!(
+    /// The name of a Redis pub/sub channel.
+    Channel
+);
+
+/// Makes every name under one prefix. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    prefix: Prefix,
+}
+
+/// All keys of one room, made once for as long as the room is in memory.
+#[derive(Clone, Debug)]
+pub struct RoomKeys {
+    /// [`KeyKind::Owner`]
+    pub owner: Key,
+    /// [`KeyKind::Fence`]
+    pub fence: Key,
+    /// [`KeyKind::Room`]
+    pub room: Key,
+    /// [`KeyKind::Settings`]
+    pub settings: Key,
+    /// [`KeyKind::Guests`]
+    pub guests: Key,
+    /// [`KeyKind::Peers`]
+    pub peers: Key,
+    /// [`KeyKind::Presence`]
+    pub presence: Key,
+    /// [`KeyKind::Watchers`]
+    pub watchers: Key,
+    /// [`KeyKind::Rooms`] of the room's app
+    pub rooms: Key,
+}
+
+impl Keys {
+    /// Names under `prefix`.
+    pub const fn new(prefix: Prefix) -> Self {
+        Self { prefix }
+    }
+
+    /// The prefix of every name made here.
+    pub const fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    fn key(&self, kind: KeyKind, subject: &str) -> Key {
+        Key(self.join(kind.segment(), subject))
+    }
+
+    fn join(&self, segment: &str, subject: &str) -> Bytes {
+        let prefix = self.prefix.as_str();
+        let mut name = String::with_capacity(prefix.len() + segment.len() + subject.len() + 2);
+        name.push_str(prefix);
+        name.push(':');
+        name.push_str(segment);
+        if !subject.is_empty() {
+            name.push(':');
+            name.push_str(subject);
+        }
+        name.into()
+    }
+
+    /// [`KeyKind::Instances`]
+    pub fn instances(&self) -> Key {
+        self.key(KeyKind::Instances, "")
+    }
+
+    /// [`KeyKind::Incarnation`] of the instances of this name.
+    pub fn incarnation(&self, name: &InstanceName) -> Key {
+        self.key(KeyKind::Incarnation, name.as_str())
+    }
+
+    /// [`KeyKind::Incarnation`] of an instance.
+    pub fn incarnation_of(&self, instance: &Instance) -> Key {
+        self.key(KeyKind::Incarnation, instance.name())
+    }
+
+    /// [`KeyKind::Instance`]
+    pub fn instance(&self, instance: &Instance) -> Key {
+        self.key(KeyKind::Instance, instance.as_str())
+    }
+
+    /// [`KeyKind::InstanceRooms`]
+    pub fn instance_rooms(&self, instance: &Instance) -> Key {
+        self.key(KeyKind::InstanceRooms, instance.as_str())
+    }
+
+    /// [`KeyKind::InstanceWatches`]
+    pub fn instance_watches(&self, instance: &Instance) -> Key {
+        self.key(KeyKind::InstanceWatches, instance.as_str())
+    }
+
+    /// [`KeyKind::Lease`] of a lease that is not a room's.
+    pub fn lease(&self, name: &'static str) -> Key {
+        self.key(KeyKind::Lease, name)
+    }
+
+    /// [`KeyKind::LeaseFence`]
+    pub fn lease_fence(&self, name: &'static str) -> Key {
+        self.key(KeyKind::LeaseFence, name)
+    }
+
+    /// [`KeyKind::Rooms`] of an app.
+    pub fn rooms(&self, app: &str) -> Key {
+        self.key(KeyKind::Rooms, app)
+    }
+
+    /// Every key of a room.
+    pub fn room(&self, room: &RoomKey) -> RoomKeys {
+        let key = |kind| self.key(kind, room.route());
+        RoomKeys {
+            owner: key(KeyKind::Owner),
+            fence: key(KeyKind::Fence),
+            room: key(KeyKind::Room),
+            settings: key(KeyKind::Settings),
+            guests: key(KeyKind::Guests),
+            peers: key(KeyKind::Peers),
+            presence: key(KeyKind::Presence),
+            watchers: key(KeyKind::Watchers),
+            rooms: self.rooms(room.app()),
+        }
+    }
+
+    /// What stands before the subject in every key of this kind, with its separator: for scripts that
+    /// learn the subject from Redis itself.
+    pub fn base(&self, kind: KeyKind) -> Key {
+        Key(self.base_of(kind.segment()))
+    }
+
+    /// The channel of this kind that `instance` listens to.
+    pub fn channel(&self, kind: ChannelKind, instance: &Instance) -> Channel {
+        Channel(self.join(kind.segment(), instance.as_str()))
+    }
+
+    /// What stands before the instance in every channel of this kind, with its separator.
+    pub fn channel_base(&self, kind: ChannelKind) -> Channel {
+        Channel(self.base_of(kind.segment()))
+    }
+
+    fn base_of(&self, segment: &str) -> Bytes {
+        format!("{}:{segment}:", self.prefix).into()
+    }
+
+    /// Which row of the table a key found in Redis belongs to; `None` for one that is not ours.
+    pub fn kind_of(&self, found: &[u8]) -> Option<KeyKind> {
+        let rest = std::str::from_utf8(found).ok()?.strip_prefix(self.prefix.as_str())?.strip_prefix(':')?;
+        KeyKind::ALL.into_iter().find(|kind| {
+            let Some(tail) = rest.strip_prefix(kind.segment()) else { return false };
+            match kind.row().scope {
+                Scope::Cluster => tail.is_empty(),
+                scope => tail.strip_prefix(':').is_some_and(|subject| scope.admits(subject)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AppCode, Incarnation, RoomId};
+
+    fn room(app: &str, room: &str) -> RoomKey {
+        RoomKey::new(AppCode::new(app).unwrap(), RoomId::new(room).unwrap())
+    }
+
+    fn every_key(keys: &Keys) -> Vec<(KeyKind, Key)> {
+        let name = InstanceName::new("a").unwrap();
+        let me = Instance::new(name.clone(), Incarnation::new(3));
+        let r = keys.room(&room("app", "room:with:colons"));
+        vec![
+            (KeyKind::Instances, keys.instances()),
+            (KeyKind::Incarnation, keys.incarnation(&name)),
+            (KeyKind::Instance, keys.instance(&me)),
+            (KeyKind::InstanceRooms, keys.instance_rooms(&me)),
+            (KeyKind::InstanceWatches, keys.instance_watches(&me)),
+            (KeyKind::Lease, keys.lease("reaper")),
+            (KeyKind::LeaseFence, keys.lease_fence("reaper")),
+            (KeyKind::Rooms, r.rooms),
+            (KeyKind::Owner, r.owner),
+            (KeyKind::Fence, r.fence),
+            (KeyKind::Room, r.room),
+            (KeyKind::Settings, r.settings),
+            (KeyKind::Guests, r.guests),
+            (KeyKind::Peers, r.peers),
+            (KeyKind::Presence, r.presence),
+            (KeyKind::Watchers, r.watchers),
+        ]
+    }
+
+    #[test]
+    fn i_17_every_key_is_found_in_the_table() {
+        let keys = Keys::new(Prefix::dev());
+        let all = every_key(&keys);
+        for (kind, key) in &all {
+            assert_eq!(keys.kind_of(&key.bytes()), Some(*kind), "{key:?}");
+        }
+        for kind in KeyKind::ALL {
+            assert!(all.iter().any(|(made, _)| *made == kind), "{kind:?} is never made");
+        }
+        for foreign in [
+            "dev",
+            "dev:",
+            "dev:owner",
+            "dev:owner:",
+            "dev:owner:norooms",
+            "prod:instances",
+            "dev:instances:x",
+        ] {
+            assert_eq!(keys.kind_of(foreign.as_bytes()), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn i_16_no_name_of_one_prefix_is_one_of_another() {
+        let ours = Keys::new(Prefix::parse("dev/a").unwrap());
+        let theirs = Keys::new(Prefix::parse("dev/a-b").unwrap());
+        for (_, key) in every_key(&ours) {
+            assert_eq!(theirs.kind_of(&key.bytes()), None);
+            assert_eq!(Keys::new(Prefix::dev()).kind_of(&key.bytes()), None);
+        }
+    }
+
+    #[test]
+    fn rooms_of_two_apps_differ() {
+        let keys = Keys::new(Prefix::dev());
+        assert_ne!(keys.room(&room("a", "b\u{a0}c")).owner, keys.room(&room("a\u{a0}b", "c")).owner);
+    }
+}

@@ -1,0 +1,283 @@
+//! The table of every key: what it is, who writes it, how it ends, what its loss does.
+
+use crate::{Instance, RoomKey};
+
+/// The Redis type of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedisType {
+    /// `string`
+    String,
+    /// `hash`
+    Hash,
+    /// `set`
+    Set,
+    /// `zset`
+    Zset,
+}
+
+impl RedisType {
+    /// The word that Redis answers to `TYPE`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::Zset => "zset",
+        }
+    }
+}
+
+/// What the last part of a key names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Nothing: there is one.
+    Cluster,
+    /// An instance name.
+    Name,
+    /// `name/incarnation`.
+    Instance,
+    /// The name of a lease.
+    Lease,
+    /// An app.
+    App,
+    /// A route key.
+    Room,
+}
+
+impl Scope {
+    const fn placeholder(self) -> &'static str {
+        match self {
+            Self::Cluster => "",
+            Self::Name => ":{name}",
+            Self::Instance => ":{name}/{incarnation}",
+            Self::Lease => ":{lease}",
+            Self::App => ":{app}",
+            Self::Room => r":{app}\0{room}",
+        }
+    }
+
+    pub(crate) fn admits(self, subject: &str) -> bool {
+        match self {
+            Self::Cluster => subject.is_empty(),
+            Self::Name => crate::InstanceName::new(subject).is_ok(),
+            Self::Instance => subject.parse::<Instance>().is_ok(),
+            Self::Lease => {
+                subject.bytes().all(|c| c.is_ascii_lowercase() || c == b'-') && !subject.is_empty()
+            }
+            Self::App => crate::AppCode::new(subject).is_ok(),
+            Self::Room => RoomKey::from_route(subject).is_ok(),
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// What the key's last part names.
+    pub scope: Scope,
+    /// Its Redis type.
+    pub redis_type: RedisType,
+    /// What it holds.
+    pub holds: &'static str,
+    /// The scripts that write it.
+    pub writers: &'static str,
+    /// The rule by which it ends.
+    pub ends: &'static str,
+    /// What happens if somebody deletes it.
+    pub if_deleted: &'static str,
+}
+
+macro_rules! kinds {
+    ($($kind:ident $segment:literal $scope:ident $type:ident {
+        holds: $holds:literal, writers: $writers:literal, ends: $ends:literal, if_deleted: $deleted:literal $(,)?
+    })*) => {
+        /// The kinds of key, one row of the table each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum KeyKind {
+            $(#[doc = $holds] $kind,)*
+        }
+
+        impl KeyKind {
+            /// Every kind, in the table's order.
+            pub const ALL: [Self; [$($segment),*].len()] = [$(Self::$kind),*];
+
+            pub(crate) const fn segment(self) -> &'static str {
+                match self { $(Self::$kind => $segment,)* }
+            }
+
+            /// The kind's row of the table.
+            pub const fn row(self) -> Row {
+                match self {
+                    $(Self::$kind => Row {
+                        scope: Scope::$scope,
+                        redis_type: RedisType::$type,
+                        holds: $holds,
+                        writers: $writers,
+                        ends: $ends,
+                        if_deleted: $deleted,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Instances "instances" Cluster Zset {
+        holds: "last heartbeat of each live instance, scored by Redis's clock",
+        writers: "register, heartbeat, deregister, reap",
+        ends: "members go with deregister or reap",
+        if_deleted: "heals within one heartbeat",
+    }
+    Incarnation "incarnation" Name String {
+        holds: "the newest incarnation of a name",
+        writers: "register, heartbeat",
+        ends: "7 days after the last heartbeat of that name",
+        if_deleted: "heals within one heartbeat",
+    }
+    Instance "instance" Instance Hash {
+        holds: "address, public URL, version, roles, draining or gone",
+        writers: "register, heartbeat, deregister, reap",
+        ends: "1 hour after the last heartbeat; reap",
+        if_deleted: "heals within one heartbeat; redirects lack a URL meanwhile",
+    }
+    InstanceRooms "instance-rooms" Instance Set {
+        holds: "route keys of the rooms that an instance holds",
+        writers: "pin, join, release, heartbeat, reap",
+        ends: "empty when the instance released its rooms; reap",
+        if_deleted: "heals within one heartbeat",
+    }
+    InstanceWatches "instance-watches" Instance Set {
+        holds: "route keys of the rooms that an instance watches",
+        writers: "watch, unwatch, heartbeat, reap",
+        ends: "empty when nothing is watched; reap",
+        if_deleted: "heals within one heartbeat",
+    }
+    Lease "lease" Lease String {
+        holds: "holder and token of a lease that is not a room's",
+        writers: "lease",
+        ends: "time to live of the lease; release",
+        if_deleted: "the holder loses it at its next renewal; another is elected",
+    }
+    LeaseFence "lease-fence" Lease String {
+        holds: "the highest token given for a lease",
+        writers: "lease",
+        ends: "7 days after its last use",
+        if_deleted: "the lease's own token and Redis time take over as the floor",
+    }
+    Rooms "rooms" App Zset {
+        holds: "ids of an app's rooms, in byte order",
+        writers: "pin, join, heartbeat, sweep",
+        ends: "members go when sweep finds their room gone; the key with its last member",
+        if_deleted: "owned rooms heal within one heartbeat, others when they are next pinned",
+    }
+    Owner "owner" Room String {
+        holds: "the room's lease: owner and fencing token",
+        writers: "pin, join, release, heartbeat, reap",
+        ends: "time to live of 3 heartbeats; release; reap",
+        if_deleted: "the owner pins the room again with a new token within one heartbeat; writes meanwhile get `LEASE_LOST`",
+    }
+    Fence "fence" Room String {
+        holds: "the highest token given for a room",
+        writers: "pin, join",
+        ends: "7 days after its last use",
+        if_deleted: "the lease's own token and Redis time take over as the floor",
+    }
+    Room "room" Room Hash {
+        holds: "status, creation, versions, and how large the room's other keys must be",
+        writers: "pin, join, leave, settings_update, guest_update, restore",
+        ends: "the room's life after its last owner; sweep sets it",
+        if_deleted: "its living owner restores it within one heartbeat, versions leaping by 1,000,000; without one the room is gone",
+    }
+    Settings "settings" Room Hash {
+        holds: "one field for each setting, as JSON",
+        writers: "pin, join, settings_update, restore",
+        ends: "with the room's record",
+        if_deleted: "as the room's record",
+    }
+    Guests "guests" Room Hash {
+        holds: "guest state by user, as JSON",
+        writers: "guest_update, restore",
+        ends: "with the room's record",
+        if_deleted: "as the room's record",
+    }
+    Peers "peers" Room Hash {
+        holds: "one field for each peer, as JSON; the peer count is its size",
+        writers: "join, leave, restore",
+        ends: "empty when the last peer left; with the room's record",
+        if_deleted: "as the room's record",
+    }
+    Presence "presence" Room Zset {
+        holds: "users present, scored by when they were last seen",
+        writers: "join, leave, touch, restore",
+        ends: "empty when the last user left; with the room's record",
+        if_deleted: "as the room's record",
+    }
+    Watchers "watchers" Room Set {
+        holds: "instances that watch the room",
+        writers: "watch, unwatch, heartbeat, reap",
+        ends: "empty when nobody watches; reap",
+        if_deleted: "heals within one heartbeat; cards are stale meanwhile",
+    }
+}
+
+impl KeyKind {
+    /// The key's pattern, `{prefix}` and the subject in braces.
+    pub fn pattern(self) -> String {
+        format!("{{prefix}}:{}{}", self.segment(), self.row().scope.placeholder())
+    }
+}
+
+/// The kinds of channel; each instance listens to its own three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChannelKind {
+    /// `router-sync`: what others changed in rooms that the instance owns.
+    Sync,
+    /// Changes of rooms that the instance watches.
+    Fanout,
+    /// The instance's own proof that publishing reaches it.
+    Canary,
+}
+
+impl ChannelKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Sync, Self::Fanout, Self::Canary];
+
+    pub(crate) const fn segment(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Fanout => "fanout",
+            Self::Canary => "canary",
+        }
+    }
+}
+
+/// The table as Markdown: what `coordinator keys` prints and the documentation holds.
+pub fn markdown() -> String {
+    use std::fmt::Write as _;
+    let mut out = String::from(
+        "| key | type | holds | written by | ends | if it is deleted |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for kind in KeyKind::ALL {
+        let row = kind.row();
+        _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            kind.pattern(),
+            row.redis_type.as_str(),
+            row.holds,
+            row.writers,
+            row.ends,
+            row.if_deleted
+        );
+    }
+    out.push_str("\n| channel | carries |\n| --- | --- |\n");
+    for (kind, carries) in [
+        (ChannelKind::Sync, "`router-sync` to the owner of a room"),
+        (ChannelKind::Fanout, "changes of watched rooms to a watcher"),
+        (ChannelKind::Canary, "an instance's message to itself, which gates `/readyz`"),
+    ] {
+        _ = writeln!(out, "| `{{prefix}}:{}:{{name}}/{{incarnation}}` | {carries} |", kind.segment());
+    }
+    out
+}

@@ -1,0 +1,16 @@
+--[[
+purpose   Give up a lease that is not a room's.
+key  1    string   lease
+arg  1    text     holder           name/incarnation
+arg  2    u64      token
+returns   {"ok"} | {"lost", lease}
+keeps     I-18
+]]
+local lease_key = KEYS[1]
+local holder, token = ARGV[1], ARGV[2]
+local held = redis.call("GET", lease_key)
+if held ~= holder .. " " .. token then
+  return { "lost", held or "" }
+end
+redis.call("DEL", lease_key)
+return { "ok" }

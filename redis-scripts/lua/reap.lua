@@ -1,0 +1,72 @@
+--[[
+purpose   Clear a chunk of what a dead instance left behind; its rooms' peers are for their next owner to end.
+key  1    string   lease            of the reaper
+key  2    zset     instances
+key  3    hash     record           of the dead instance
+key  4    set      instance_rooms   of the dead instance
+key  5    set      instance_watches of the dead instance
+arg  1    text     me               name/incarnation of the leader
+arg  2    u64      token            of the leader
+arg  3    text     dead             name/incarnation
+arg  4    ms       score            the heartbeat that the leader saw unchanged
+arg  5    count    chunk            at most so many rooms, and so many watches
+arg  6    ms       life             of a room that nobody owns
+arg  7    text     bases            of owner, room, settings, guests, peers, presence and watchers keys, separated by line feeds
+derives   every key of a room from its base and the route
+returns   {"done", rooms, watches} | {"more", rooms, watches} | {"not_leader", lease} | {"alive", score}
+keeps     I-1, I-18
+]]
+--%include instance
+--%include life
+local lease_key, instances_key, record_key = KEYS[1], KEYS[2], KEYS[3]
+local instance_rooms_key, instance_watches_key = KEYS[4], KEYS[5]
+local me, token, dead, score, chunk, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local bases = {}
+for base in string.gmatch(ARGV[7], "[^\n]+") do
+  bases[#bases + 1] = base
+end
+local owner_base, watchers_base = bases[1], bases[7]
+
+local held = redis.call("GET", lease_key)
+if held ~= me .. " " .. token then
+  return { "not_leader", held or "" }
+end
+local seen = redis.call("ZSCORE", instances_key, dead)
+if seen and tonumber(seen) ~= tonumber(score) then
+  return { "alive", seen }
+end
+redis.call("HEXISTS", record_key, "gone")
+local routes = redis.call("SRANDMEMBER", instance_rooms_key, chunk)
+local watches = redis.call("SRANDMEMBER", instance_watches_key, chunk)
+
+local rooms = 0
+for _, route in ipairs(routes) do
+  local owner = redis.call("GET", owner_base .. route)
+  if owner and lease_of(owner) == dead then
+    redis.call("DEL", owner_base .. route)
+    owner = nil
+    rooms = rooms + 1
+  end
+  if not owner then
+    local keys = {}
+    for i = 2, 6 do
+      keys[#keys + 1] = bases[i] .. route
+    end
+    end_after(life, keys)
+  end
+end
+if #routes > 0 then
+  redis.call("SREM", instance_rooms_key, unpack(routes))
+end
+for _, route in ipairs(watches) do
+  redis.call("SREM", watchers_base .. route, dead)
+end
+if #watches > 0 then
+  redis.call("SREM", instance_watches_key, unpack(watches))
+end
+if redis.call("EXISTS", instance_rooms_key, instance_watches_key) > 0 then
+  return { "more", rooms, #watches }
+end
+redis.call("ZREM", instances_key, dead)
+redis.call("DEL", record_key)
+return { "done", rooms, #watches }

@@ -1,0 +1,61 @@
+--[[
+purpose   Write a room that Redis lost anew from its living owner's memory, with versions leaping forward.
+key  1    string   incarnation      newest incarnation of my name
+key  2    string   owner
+key  3    hash     room             record
+key  4    hash     settings
+key  5    hash     guests
+key  6    hash     peers
+key  7    zset     presence
+key  8    zset     rooms            index of the app
+arg  1    text     me               name/incarnation
+arg  2    u64      incarnation
+arg  3    u64      token            fencing token held
+arg  4    u64      sv               settings version to go on from
+arg  5    u64      cv               cell version to go on from
+arg  6    ms       created_at
+arg  7    text     room             id in the index
+arg  8    count    settings         number of settings
+arg  9    count    guests           number of guest states
+arg  10   count    peers            number of peers
+arg  11.. text     rest             settings: field, JSON, …; guests: user, JSON, …; peers: peer, user, JSON, …
+returns   {"ok", now_ms} | {"lost", owner} | {"superseded", incarnation}
+keeps     I-1, I-3, I-6
+]]
+--%include clock
+--%include instance
+local incarnation_key, owner_key, room_key, settings_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local guests_key, peers_key, presence_key, rooms_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local me, incarnation, token, sv, cv, created_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local room_id, settings_n, guests_n, peers_n = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+
+local newer = newer_than(incarnation_key, incarnation)
+if newer then
+  return { "superseded", newer }
+end
+local held = redis.call("GET", owner_key)
+if held ~= me .. " " .. token then
+  return { "lost", held or "" }
+end
+redis.call("ZSCORE", rooms_key, room_id)
+
+local now = now_ms()
+redis.call("DEL", room_key, settings_key, guests_key, peers_key, presence_key)
+local at = 11
+for _ = 1, settings_n do
+  redis.call("HSET", settings_key, ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+for _ = 1, guests_n do
+  redis.call("HSET", guests_key, ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+for _ = 1, peers_n do
+  redis.call("HSET", peers_key, ARGV[at], ARGV[at + 2])
+  redis.call("ZADD", presence_key, now, ARGV[at + 1])
+  at = at + 3
+end
+redis.call("HSET", room_key, "status", "active", "created_at", created_at, "sv", sv, "cv", cv,
+  "settings_n", settings_n, "guests_n", guests_n, "peers_n", peers_n, "users_n", redis.call("ZCARD", presence_key))
+redis.call("ZADD", rooms_key, 0, room_id)
+return { "ok", now }

@@ -1,0 +1,62 @@
+--[[
+purpose   Merge a patch into a room's settings, from any instance, and tell its owner and watchers.
+key  1    hash     room             record
+key  2    hash     settings
+key  3    string   owner
+key  4    set      watchers
+arg  1    text     me               name/incarnation of the caller
+arg  2    text     if_version       refuse unless sv is this; empty: whatever it is
+arg  3    count    max_bytes        of one setting
+arg  4    text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  5    text     fanout_base      what stands before name/incarnation in a fanout channel
+arg  6    text     route            as a JSON string
+arg  7    text     members          of the message: "settings":{…},"by":…
+arg  8..  json     patch            field, patch, …
+derives   the owner's and the watchers' channels from their bases
+returns   {"ok", sv, owner} | {"missing"} | {"damaged"} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes}
+keeps     I-4, I-5
+]]
+--%include clock
+--%include instance
+--%include fanout
+--%include merge
+local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local me, if_version, max_bytes, sync_base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local fanout_base, route, members = ARGV[5], ARGV[6], ARGV[7]
+
+local record = redis.call("HMGET", room_key, "status", "sv", "settings_n")
+if not record[1] then
+  return { "missing" }
+end
+if tonumber(record[3] or -1) ~= redis.call("HLEN", settings_key) then
+  return { "damaged" }
+end
+if record[1] ~= "active" then
+  return { "closed", record[1] }
+end
+local from = tonumber(record[2])
+if if_version ~= "" and tonumber(if_version) ~= from then
+  return { "conflict", from }
+end
+local held = redis.call("GET", owner_key)
+local watchers = redis.call("SMEMBERS", watchers_key)
+local merged = {}
+for i = 8, #ARGV, 2 do
+  local value = merge(redis.call("HGET", settings_key, ARGV[i]), ARGV[i + 1])
+  if #value > max_bytes then
+    return { "too_large", ARGV[i], #value }
+  end
+  merged[#merged + 1] = ARGV[i]
+  merged[#merged + 1] = value
+end
+
+redis.call("HSET", settings_key, unpack(merged))
+redis.call("HSET", room_key, "sv", digits(from + 1), "settings_n", redis.call("HLEN", settings_key))
+local message = '{"room":' .. route .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
+  .. "," .. members .. "}"
+local owner = held and lease_of(held) or ""
+if owner ~= "" and owner ~= me then
+  redis.call("PUBLISH", sync_base .. owner, message)
+end
+fanout(watchers, fanout_base, message)
+return { "ok", from + 1, owner }

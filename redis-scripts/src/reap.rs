@@ -1,0 +1,139 @@
+//! `reap`, `sweep`: what the reaper's leader does, proving its token each time.
+
+use key_prefix::{Instance, KeyKind, Keys};
+use std::time::Duration;
+
+use crate::instance::ms;
+use crate::reply::MalformedReply;
+use crate::script::{Call, REAP, SWEEP, ScriptError, Scripts};
+use crate::{FenceToken, RedisMillis};
+
+/// What `reap` is told.
+#[derive(Debug)]
+pub struct Reap<'a> {
+    /// The key name of the reaper's lease.
+    pub lease: &'static str,
+    /// The leader.
+    pub me: &'a Instance,
+    /// Its token.
+    pub token: FenceToken,
+    /// Whom it found dead.
+    pub dead: &'a Instance,
+    /// The heartbeat that it saw unchanged.
+    pub score: RedisMillis,
+    /// At most so many rooms, and so many watches.
+    pub chunk: usize,
+    /// How long a room that nobody owns is kept.
+    pub life: Duration,
+}
+
+/// What `reap` answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reaped {
+    /// Nothing of the dead instance is left.
+    Done {
+        /// Owner keys cleared.
+        rooms: usize,
+        /// Watches cleared.
+        watches: usize,
+    },
+    /// Call again.
+    More {
+        /// Owner keys cleared.
+        rooms: usize,
+        /// Watches cleared.
+        watches: usize,
+    },
+    /// The caller's leadership is over.
+    NotLeader {
+        /// What the lease holds.
+        held: String,
+    },
+    /// The instance has been heard of since.
+    Alive,
+}
+
+/// What `sweep` is told.
+#[derive(Debug)]
+pub struct Sweep<'a> {
+    /// The key name of the reaper's lease.
+    pub lease: &'static str,
+    /// The leader.
+    pub me: &'a Instance,
+    /// Its token.
+    pub token: FenceToken,
+    /// The app whose index is walked.
+    pub app: &'a str,
+    /// Room id to go on from; empty: the first.
+    pub after: &'a str,
+    /// Rooms in a page.
+    pub limit: usize,
+    /// How long a room that nobody owns is kept.
+    pub life: Duration,
+}
+
+/// What `sweep` answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swept {
+    /// One page.
+    Ok {
+        /// Where the next page begins; empty: this was the last.
+        next: String,
+        /// Rooms that were given an end.
+        ended: usize,
+        /// Rooms dropped from the index.
+        dropped: usize,
+    },
+    /// The caller's leadership is over.
+    NotLeader {
+        /// What the lease holds.
+        held: String,
+    },
+}
+
+impl Scripts {
+    /// Clears a chunk of what a dead instance left behind.
+    pub async fn reap(&self, keys: &Keys, with: Reap<'_>) -> Result<Reaped, ScriptError> {
+        use KeyKind::{Guests, Owner, Peers, Presence, Room, Settings, Watchers};
+        let call = Call::keys([
+            &keys.lease(with.lease),
+            &keys.instances(),
+            &keys.instance(with.dead),
+            &keys.instance_rooms(with.dead),
+            &keys.instance_watches(with.dead),
+        ])
+        .text(with.me.as_str())
+        .number(with.token.as_u64())
+        .text(with.dead.as_str())
+        .number(with.score.as_u64())
+        .count(with.chunk)
+        .number(ms(with.life))
+        .bases(keys, [Owner, Room, Settings, Guests, Peers, Presence, Watchers]);
+        self.read(&REAP, call, |code, reply| match code {
+            "done" => Ok(Reaped::Done { rooms: reply.count()?, watches: reply.count()? }),
+            "more" => Ok(Reaped::More { rooms: reply.count()?, watches: reply.count()? }),
+            "not_leader" => Ok(Reaped::NotLeader { held: reply.text()? }),
+            "alive" => Ok(Reaped::Alive),
+            code => MalformedReply::code(code),
+        })
+        .await
+    }
+
+    /// Walks one page of an app's index.
+    pub async fn sweep(&self, keys: &Keys, with: Sweep<'_>) -> Result<Swept, ScriptError> {
+        use KeyKind::{Guests, Owner, Peers, Presence, Room, Settings};
+        let call = Call::keys([&keys.lease(with.lease), &keys.rooms(with.app)])
+            .text(with.me.as_str())
+            .number(with.token.as_u64())
+            .texts([with.app, with.after])
+            .count(with.limit)
+            .number(ms(with.life))
+            .bases(keys, [Owner, Room, Settings, Guests, Peers, Presence]);
+        self.read(&SWEEP, call, |code, reply| match code {
+            "ok" => Ok(Swept::Ok { next: reply.text()?, ended: reply.count()?, dropped: reply.count()? }),
+            "not_leader" => Ok(Swept::NotLeader { held: reply.text()? }),
+            code => MalformedReply::code(code),
+        })
+        .await
+    }
+}
