@@ -17,7 +17,7 @@ arg  9    text     fanout_base      what stands before name/incarnation in a fan
 arg  10   text     route            as a JSON string
 arg  11   text     members          of the message: "guests":{…},"by":…
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing"} | {"damaged"} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"too_many", guests} | {"not_present"}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"too_many", guests} | {"not_present"}
 keeps     I-4, I-5
 ]]
 --%include clock
@@ -29,13 +29,15 @@ local me, if_version, max_bytes, max_guests = ARGV[1], ARGV[2], tonumber(ARGV[3]
 local user, present, patch = ARGV[5], ARGV[6] == "1", ARGV[7]
 local sync_base, fanout_base, route, members = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
+local held = redis.call("GET", owner_key)
+local owner = held and lease_of(held) or ""
 local record = redis.call("HMGET", room_key, "status", "sv", "guests_n")
 if not record[1] then
-  return { "missing" }
+  return { "missing", owner }
 end
 local guests = redis.call("HLEN", guests_key)
 if tonumber(record[3] or -1) ~= guests then
-  return { "damaged" }
+  return { "damaged", owner }
 end
 if record[1] ~= "active" then
   return { "closed", record[1] }
@@ -51,7 +53,6 @@ local state = redis.call("HGET", guests_key, user)
 if not state and guests >= max_guests then
   return { "too_many", guests }
 end
-local held = redis.call("GET", owner_key)
 local watchers = redis.call("SMEMBERS", watchers_key)
 local merged = merge(state, patch)
 if #merged > max_bytes then
@@ -62,7 +63,6 @@ redis.call("HSET", guests_key, user, merged)
 redis.call("HSET", room_key, "sv", digits(from + 1), "guests_n", redis.call("HLEN", guests_key))
 local message = '{"room":' .. route .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
-local owner = held and lease_of(held) or ""
 if owner ~= "" and owner ~= me then
   redis.call("PUBLISH", sync_base .. owner, message)
 end

@@ -21,7 +21,9 @@ keeps     I-1, I-6
 --%include clock
 --%include instance
 --%include token
+--%include lookup
 --%include room
+--%include chunks
 local instances_key, incarnation_key, record_key = KEYS[1], KEYS[2], KEYS[3]
 local instance_rooms_key, instance_watches_key = KEYS[4], KEYS[5]
 local me, incarnation, owner_ttl, record_life, incarnation_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -41,65 +43,74 @@ redis.call("HEXISTS", record_key, "gone")
 redis.call("SCARD", instance_rooms_key)
 redis.call("SCARD", instance_watches_key)
 
-local now = now_ms()
-redis.call("ZADD", instances_key, now, me)
-redis.call("SET", incarnation_key, incarnation, "PX", incarnation_life)
-if fields_n > 0 then
-  local fields = {}
-  for i = 9, 8 + fields_n do
-    fields[#fields + 1] = ARGV[i]
-  end
-  redis.call("HSET", record_key, unpack(fields))
-  redis.call("PEXPIRE", record_key, record_life)
-end
-
--- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged), sv, cv.
-local owned, held_routes = {}, {}
+-- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged), sv, cv. All of it is read
+-- before anything is written, and a key of another type counts as lost: it costs its room, not the others.
+local owned, held_rooms = {}, {}
 local at = 9 + fields_n
 for _ = 1, owned_n do
   local route, token, check = ARGV[at], ARGV[at + 1], ARGV[at + 2] == "1"
   at = at + 3
-  local held = redis.call("GET", owner_base .. route)
+  local held = redis.pcall("GET", owner_base .. route)
   local state, versions = 0, { "0", "0" }
   if not held then
     state = 1
   elseif held ~= me .. " " .. token then
     state = 2
   else
-    redis.call("PEXPIRE", owner_base .. route, owner_ttl)
-    held_routes[#held_routes + 1] = route
-    versions = redis.call("HMGET", room_base .. route, "sv", "cv")
-    if not versions[1] or not versions[2] then
-      state, versions = 3, { "0", "0" }
-    elseif check then
-      local app, room = string.match(route, "^(.-)%z(.*)$")
-      redis.call("ZADD", rooms_base .. app, 0, room)
-      redis.call("SET", fence_base .. route, token, "PX", FENCE_LIFE_MS)
-      local sizes_now = sizes(settings_base .. route, guests_base .. route, peers_base .. route, presence_base .. route)
-      if not whole(room_base .. route, sizes_now) then
-        state = 3
+    local found = redis.pcall("HMGET", room_base .. route, "sv", "cv")
+    if failed(found) or not found[1] or not found[2] then
+      state = 3
+    else
+      versions = found
+      if check then
+        local read, sizes_now = pcall(sizes, settings_base .. route, guests_base .. route, peers_base .. route,
+          presence_base .. route)
+        if not read or not whole(room_base .. route, sizes_now) then
+          state = 3
+        end
       end
     end
+    held_rooms[#held_rooms + 1] = { route, token, check and state == 0 }
   end
   owned[#owned + 1] = state
   owned[#owned + 1] = versions[1]
   owned[#owned + 1] = versions[2]
 end
-if #held_routes > 0 then
-  redis.call("SADD", instance_rooms_key, unpack(held_routes))
-end
-
 -- For each watched room: sv, cv; zeros where it is not there.
 local watched, watched_routes = {}, {}
 for i = at, #ARGV do
-  local route = ARGV[i]
-  redis.call("SADD", watchers_base .. route, me)
-  watched_routes[#watched_routes + 1] = route
-  local versions = redis.call("HMGET", room_base .. route, "sv", "cv")
-  watched[#watched + 1] = versions[1] or "0"
-  watched[#watched + 1] = versions[2] or "0"
+  local versions = redis.pcall("HMGET", room_base .. ARGV[i], "sv", "cv")
+  local there = not failed(versions)
+  watched_routes[#watched_routes + 1] = ARGV[i]
+  watched[#watched + 1] = there and versions[1] or "0"
+  watched[#watched + 1] = there and versions[2] or "0"
 end
-if #watched_routes > 0 then
-  redis.call("SADD", instance_watches_key, unpack(watched_routes))
+
+local now = now_ms()
+redis.call("ZADD", instances_key, now, me)
+redis.call("SET", incarnation_key, incarnation, "PX", incarnation_life)
+if fields_n > 0 then
+  redis.call("HSET", record_key, unpack(ARGV, 9, 8 + fields_n))
+  redis.call("PEXPIRE", record_key, record_life)
 end
+local held_routes = {}
+for _, room in ipairs(held_rooms) do
+  local route, token, heal = room[1], room[2], room[3]
+  redis.call("PEXPIRE", owner_base .. route, owner_ttl)
+  held_routes[#held_routes + 1] = route
+  if heal then
+    local app, id = string.match(route, "^(.-)%z(.*)$")
+    redis.pcall("ZADD", rooms_base .. app, 0, id)
+    keep_fence(fence_base .. route, token)
+  end
+end
+in_chunks(held_routes, function(...)
+  redis.call("SADD", instance_rooms_key, ...)
+end)
+for _, route in ipairs(watched_routes) do
+  redis.pcall("SADD", watchers_base .. route, me)
+end
+in_chunks(watched_routes, function(...)
+  redis.call("SADD", instance_watches_key, ...)
+end)
 return { "ok", now, owned, watched }

@@ -22,6 +22,7 @@ keeps     I-1, I-3, I-6
 ]]
 --%include clock
 --%include instance
+--%include chunks
 --%include peers
 --%include fanout
 local incarnation_key, owner_key, room_key = KEYS[1], KEYS[2], KEYS[3]

@@ -17,7 +17,7 @@ local previous = 0
 if held then
   local other, token = lease_of(held)
   if other ~= holder then
-    return { "held", other, redis.call("PTTL", lease_key) }
+    return { "held", other, math.max(redis.call("PTTL", lease_key), 0) }
   end
   previous = token
 end

@@ -32,6 +32,7 @@ keeps     I-1, I-2, I-6
 --%include token
 --%include room
 --%include life
+--%include chunks
 --%include peers
 local incarnation_key, instances_key, instance_rooms_key = KEYS[1], KEYS[2], KEYS[3]
 local owner_key, fence_key, room_key = KEYS[4], KEYS[5], KEYS[6]

@@ -18,6 +18,7 @@ keeps     I-1, I-18
 ]]
 --%include instance
 --%include life
+--%include lookup
 local lease_key, instances_key, record_key = KEYS[1], KEYS[2], KEYS[3]
 local instance_rooms_key, instance_watches_key = KEYS[4], KEYS[5]
 local me, token, dead, score, chunk, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -39,10 +40,11 @@ redis.call("HEXISTS", record_key, "gone")
 local routes = redis.call("SRANDMEMBER", instance_rooms_key, chunk)
 local watches = redis.call("SRANDMEMBER", instance_watches_key, chunk)
 
+-- A key of another type is nothing that the dead instance left: it is passed over and stops nothing.
 local rooms = 0
 for _, route in ipairs(routes) do
-  local owner = redis.call("GET", owner_base .. route)
-  if owner and lease_of(owner) == dead then
+  local owner = redis.pcall("GET", owner_base .. route)
+  if owner and not failed(owner) and lease_of(owner) == dead then
     redis.call("DEL", owner_base .. route)
     owner = nil
     rooms = rooms + 1
@@ -59,7 +61,7 @@ if #routes > 0 then
   redis.call("SREM", instance_rooms_key, unpack(routes))
 end
 for _, route in ipairs(watches) do
-  redis.call("SREM", watchers_base .. route, dead)
+  redis.pcall("SREM", watchers_base .. route, dead)
 end
 if #watches > 0 then
   redis.call("SREM", instance_watches_key, unpack(watches))

@@ -14,7 +14,6 @@ returns   {"ok", incarnation, now_ms} | {"held", incarnation, address, age_ms}
 keeps     I-1
 ]]
 --%include clock
---%include instance
 local instances_key, incarnation_key = KEYS[1], KEYS[2]
 local name, address, owner_ttl, record_life = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local incarnation_life, instance_base = ARGV[5], ARGV[6]
@@ -26,7 +25,7 @@ if last > 0 then
   local score = redis.call("ZSCORE", instances_key, previous)
   local record = redis.call("HMGET", instance_base .. previous, "address", "gone")
   if score and now - score < owner_ttl and record[1] and record[1] ~= address and not record[2] then
-    return { "held", digits(last), record[1], now - score }
+    return { "held", digits(last), record[1], math.max(now - score, 0) }
   end
 end
 local incarnation = math.max(last + 1, now)

@@ -11,23 +11,25 @@ key  8    zset     rooms            index of the app
 arg  1    text     me               name/incarnation
 arg  2    u64      incarnation
 arg  3    u64      token            fencing token held
-arg  4    u64      sv               settings version to go on from
-arg  5    u64      cv               cell version to go on from
-arg  6    ms       created_at
-arg  7    text     room             id in the index
-arg  8    count    settings         number of settings
-arg  9    count    guests           number of guest states
-arg  10   count    peers            number of peers
-arg  11.. text     rest             settings: field, JSON, …; guests: user, JSON, …; peers: peer, user, JSON, …
-returns   {"ok", now_ms} | {"lost", owner} | {"superseded", incarnation}
+arg  4    text     seen             sv of the record that the caller read; empty: it was not there
+arg  5    u64      sv               settings version to go on from
+arg  6    u64      cv               cell version to go on from
+arg  7    ms       created_at
+arg  8    text     room             id in the index
+arg  9    count    settings         number of settings
+arg  10   count    guests           number of guest states
+arg  11   count    peers            number of peers
+arg  12.. text     rest             settings: field, JSON, …; guests: user, JSON, …; peers: peer, user, JSON, …
+returns   {"ok", now_ms} | {"changed", sv} | {"lost", owner} | {"superseded", incarnation}
 keeps     I-1, I-3, I-6
 ]]
 --%include clock
 --%include instance
 local incarnation_key, owner_key, room_key, settings_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local guests_key, peers_key, presence_key, rooms_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local me, incarnation, token, sv, cv, created_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local room_id, settings_n, guests_n, peers_n = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local me, incarnation, token, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local sv, cv, created_at, room_id = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local settings_n, guests_n, peers_n = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local newer = newer_than(incarnation_key, incarnation)
 if newer then
@@ -38,10 +40,14 @@ if held ~= me .. " " .. token then
   return { "lost", held or "" }
 end
 redis.call("ZSCORE", rooms_key, room_id)
+local stands_at = redis.call("HGET", room_key, "sv") or ""
+if stands_at ~= seen then
+  return { "changed", stands_at }
+end
 
 local now = now_ms()
 redis.call("DEL", room_key, settings_key, guests_key, peers_key, presence_key)
-local at = 11
+local at = 12
 for _ = 1, settings_n do
   redis.call("HSET", settings_key, ARGV[at], ARGV[at + 1])
   at = at + 2

@@ -13,23 +13,26 @@ arg  6    text     route            as a JSON string
 arg  7    text     members          of the message: "settings":{…},"by":…
 arg  8..  json     patch            field, patch, …
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing"} | {"damaged"} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes}
 keeps     I-4, I-5
 ]]
 --%include clock
 --%include instance
 --%include fanout
 --%include merge
+--%include chunks
 local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local me, if_version, max_bytes, sync_base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local fanout_base, route, members = ARGV[5], ARGV[6], ARGV[7]
 
+local held = redis.call("GET", owner_key)
+local owner = held and lease_of(held) or ""
 local record = redis.call("HMGET", room_key, "status", "sv", "settings_n")
 if not record[1] then
-  return { "missing" }
+  return { "missing", owner }
 end
 if tonumber(record[3] or -1) ~= redis.call("HLEN", settings_key) then
-  return { "damaged" }
+  return { "damaged", owner }
 end
 if record[1] ~= "active" then
   return { "closed", record[1] }
@@ -38,7 +41,6 @@ local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then
   return { "conflict", from }
 end
-local held = redis.call("GET", owner_key)
 local watchers = redis.call("SMEMBERS", watchers_key)
 local merged = {}
 for i = 8, #ARGV, 2 do
@@ -50,11 +52,12 @@ for i = 8, #ARGV, 2 do
   merged[#merged + 1] = value
 end
 
-redis.call("HSET", settings_key, unpack(merged))
+in_chunks(merged, function(...)
+  redis.call("HSET", settings_key, ...)
+end)
 redis.call("HSET", room_key, "sv", digits(from + 1), "settings_n", redis.call("HLEN", settings_key))
 local message = '{"room":' .. route .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
-local owner = held and lease_of(held) or ""
 if owner ~= "" and owner ~= me then
   redis.call("PUBLISH", sync_base .. owner, message)
 end

@@ -12,6 +12,7 @@ keeps     I-1, I-10
 ]]
 --%include clock
 --%include instance
+--%include chunks
 local incarnation_key = KEYS[1]
 local me, incarnation, owner_base, presence_base = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -37,9 +38,9 @@ for _, room in ipairs(rooms) do
     scored[#scored + 1] = now
     scored[#scored + 1] = ARGV[i]
   end
-  if #scored > 0 then
-    redis.call("ZADD", room[1], "XX", unpack(scored))
-    touched = touched + room[3]
-  end
+  in_chunks(scored, function(...)
+    redis.call("ZADD", room[1], "XX", ...)
+  end)
+  touched = touched + room[3]
 end
 return { "ok", touched }

@@ -150,8 +150,14 @@ impl Scripts {
     }
 
     /// Ends an incarnation that has released its rooms. Others learn of it for `gone_life`.
-    pub async fn deregister(&self, keys: &Keys, me: &Instance, gone_life: Duration) -> Result<(), ScriptError> {
-        let call = Call::keys([&keys.instances(), &keys.instance(me)]).text(me.as_str()).number(ms(gone_life));
+    pub async fn deregister(
+        &self,
+        keys: &Keys,
+        me: &Instance,
+        gone_life: Duration,
+    ) -> Result<(), ScriptError> {
+        let call =
+            Call::keys([&keys.instances(), &keys.instance(me)]).text(me.as_str()).number(ms(gone_life));
         let mut reply = self.call(&DEREGISTER, call).await?;
         match reply.text().as_deref() {
             Ok("ok") => Ok(()),

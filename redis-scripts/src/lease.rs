@@ -48,7 +48,8 @@ impl Scripts {
         holder: &Instance,
         ttl: Duration,
     ) -> Result<Acquired, ScriptError> {
-        let call = Call::keys([&keys.lease(name), &keys.lease_fence(name)]).text(holder.as_str()).number(ms(ttl));
+        let call =
+            Call::keys([&keys.lease(name), &keys.lease_fence(name)]).text(holder.as_str()).number(ms(ttl));
         self.read(&LEASE_ACQUIRE, call, |code, reply| match code {
             "ok" => Ok(Acquired::Ok { token: reply.token()?, now: reply.millis()? }),
             "held" => Ok(Acquired::Held {
@@ -69,7 +70,8 @@ impl Scripts {
         token: FenceToken,
         ttl: Duration,
     ) -> Result<Renewed, ScriptError> {
-        let call = Call::keys([&keys.lease(name)]).text(holder.as_str()).number(token.as_u64()).number(ms(ttl));
+        let call =
+            Call::keys([&keys.lease(name)]).text(holder.as_str()).number(token.as_u64()).number(ms(ttl));
         self.read(&LEASE_RENEW, call, |code, reply| match code {
             "ok" => Ok(Renewed::Ok),
             "lost" => Ok(Renewed::Lost { held: reply.text()? }),

@@ -13,6 +13,7 @@
 //! | `settings_update`, `guest_update` | any instance | I-4, I-5 |
 //! | `read`, `watch`, `unwatch` | any instance | I-5 |
 //! | `lease_acquire`, `lease_renew`, `lease_release` | whoever wants a lease that is not a room's | I-18 |
+//! | `instances`, `remains` | whoever wants to know who lives, and what one holds | I-18 |
 //! | `reap`, `sweep` | the reaper's leader, proving its token | I-18 |
 //!
 //! Wrappers are methods of [`Scripts`]: arguments are a struct, the answer is an enum with one variant
@@ -29,12 +30,12 @@ mod types;
 
 pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
 pub use lease::{Acquired, Renewed};
-pub use reap::{Reap, Reaped, Sweep, Swept};
+pub use reap::{Heartbeats, Reap, Reaped, Remains, Sweep, Swept};
+pub use reply::MalformedReply;
 pub use room::{
     Changed, Join, Leave, Pin, Pinned, Read, RecordedPeer, Release, Released, Restore, Restored, RoomState,
     Standing, Touch, Touched,
 };
-pub use reply::MalformedReply;
 pub use script::{SCRIPTS, Script, ScriptError, Scripts};
 pub use state::{GuestUpdate, SettingsUpdate, Updated};
 pub use types::{CellVersion, FenceToken, RedisMillis, SettingsVersion};

@@ -1,12 +1,32 @@
-//! `reap`, `sweep`: what the reaper's leader does, proving its token each time.
+//! `instances`, `remains`, `reap`, `sweep`: what the reaper's leader does, proving its token each time.
 
 use key_prefix::{Instance, KeyKind, Keys};
 use std::time::Duration;
 
 use crate::instance::ms;
 use crate::reply::MalformedReply;
-use crate::script::{Call, REAP, SWEEP, ScriptError, Scripts};
+use crate::script::{Call, INSTANCES, REAP, REMAINS, SWEEP, ScriptError, Scripts};
 use crate::{FenceToken, RedisMillis};
+
+/// What `instances` answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeats {
+    /// Redis's time.
+    pub now: RedisMillis,
+    /// Each registered instance with its last heartbeat.
+    pub instances: Vec<(Instance, RedisMillis)>,
+    /// Members that are no instance: something else wrote them.
+    pub foreign: Vec<String>,
+}
+
+/// What `remains` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remains {
+    /// Rooms in the instance's set.
+    pub rooms: usize,
+    /// Rooms that it watches.
+    pub watches: usize,
+}
 
 /// What `reap` is told.
 #[derive(Debug)]
@@ -92,6 +112,35 @@ pub enum Swept {
 }
 
 impl Scripts {
+    /// Lists every instance with its last heartbeat.
+    pub async fn instances(&self, keys: &Keys) -> Result<Heartbeats, ScriptError> {
+        self.read(&INSTANCES, Call::keys([&keys.instances()]), |code, reply| match code {
+            "ok" => {
+                let now = reply.millis()?;
+                let (mut instances, mut foreign) = (Vec::new(), Vec::new());
+                for (member, score) in reply.nested()?.pairs()? {
+                    match (member.parse(), score.parse()) {
+                        (Ok(instance), Ok(score)) => instances.push((instance, RedisMillis::new(score))),
+                        _ => foreign.push(member),
+                    }
+                }
+                Ok(Heartbeats { now, instances, foreign })
+            }
+            code => MalformedReply::code(code),
+        })
+        .await
+    }
+
+    /// Counts what an instance holds.
+    pub async fn remains(&self, keys: &Keys, instance: &Instance) -> Result<Remains, ScriptError> {
+        let call = Call::keys([&keys.instance_rooms(instance), &keys.instance_watches(instance)]);
+        self.read(&REMAINS, call, |code, reply| match code {
+            "ok" => Ok(Remains { rooms: reply.count()?, watches: reply.count()? }),
+            code => MalformedReply::code(code),
+        })
+        .await
+    }
+
     /// Clears a chunk of what a dead instance left behind.
     pub async fn reap(&self, keys: &Keys, with: Reap<'_>) -> Result<Reaped, ScriptError> {
         use KeyKind::{Guests, Owner, Peers, Presence, Room, Settings, Watchers};

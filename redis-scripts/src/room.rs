@@ -49,7 +49,8 @@ impl RoomState {
         state.guests = nested.nested()?.pairs()?;
         state.peers = nested.nested()?.pairs()?;
         let presence = nested.nested()?.pairs()?.into_iter();
-        state.presence = presence.map(|(user, at)| (user, RedisMillis::new(at.parse().unwrap_or_default()))).collect();
+        state.presence =
+            presence.map(|(user, at)| (user, RedisMillis::new(at.parse().unwrap_or_default()))).collect();
         Ok(state)
     }
 }
@@ -290,6 +291,8 @@ pub struct Restore<'a> {
     pub keys: &'a RoomKeys,
     /// The token of its lease.
     pub token: FenceToken,
+    /// Settings version of the record that the caller read; `None`: it was not there.
+    pub seen: Option<SettingsVersion>,
     /// Settings version to go on from.
     pub sv: SettingsVersion,
     /// Cell version to go on from.
@@ -312,6 +315,8 @@ pub enum Restored {
         /// Redis's time.
         now: RedisMillis,
     },
+    /// The room was written since the caller read it: read again.
+    Changed,
     /// The lease is not the caller's.
     Lost {
         /// What the owner key holds.
@@ -419,7 +424,12 @@ impl Scripts {
     }
 
     /// Notes that users are still there; never makes a presence. At most 5,000 users in a call.
-    pub async fn touch(&self, keys: &Keys, me: &Instance, rooms: &[Touch<'_>]) -> Result<Touched, ScriptError> {
+    pub async fn touch(
+        &self,
+        keys: &Keys,
+        me: &Instance,
+        rooms: &[Touch<'_>],
+    ) -> Result<Touched, ScriptError> {
         let mut call = Call::keys([&keys.incarnation_of(me)])
             .text(me.as_str())
             .number(me.incarnation().as_u64())
@@ -520,6 +530,7 @@ impl Scripts {
         .text(me.as_str())
         .number(me.incarnation().as_u64())
         .number(with.token.as_u64())
+        .text(&with.seen.map(|sv| sv.to_string()).unwrap_or_default())
         .number(with.sv.as_u64())
         .number(with.cv.as_u64())
         .number(with.created_at.as_u64())
@@ -532,6 +543,7 @@ impl Scripts {
         .texts(with.peers.iter().flat_map(|peer| [peer.peer, peer.user, peer.json]));
         self.read(&RESTORE, call, |code, reply| match code {
             "ok" => Ok(Restored::Ok { now: reply.millis()? }),
+            "changed" => Ok(Restored::Changed),
             "lost" => Ok(Restored::Lost { held: reply.text()? }),
             "superseded" => Ok(Restored::Superseded { by: superseded(reply)? }),
             code => MalformedReply::code(code),

@@ -69,6 +69,8 @@ scripts! {
     LEASE_ACQUIRE "lease_acquire",
     LEASE_RENEW "lease_renew",
     LEASE_RELEASE "lease_release",
+    INSTANCES "instances",
+    REMAINS "remains",
     REAP "reap",
     SWEEP "sweep",
 }
@@ -151,9 +153,24 @@ fn classify(script: &'static str, source: Error) -> ScriptError {
     if details.contains("WRONGTYPE") {
         return ScriptError::WrongType { script };
     }
-    let refused = ["LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "BUSY", "MISCONF", "OOM", "NOAUTH", "CLUSTERDOWN"];
+    let refused = [
+        "LOADING",
+        "READONLY",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "BUSY",
+        "MISCONF",
+        "OOM",
+        "NOAUTH",
+        "CLUSTERDOWN",
+    ];
     let is_refusal = refused.iter().any(|word| details.starts_with(word));
-    if is_refusal || !matches!(source.kind(), ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Unknown) {
+    if is_refusal
+        || !matches!(
+            source.kind(),
+            ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Unknown
+        )
+    {
         return ScriptError::Unavailable { script, source };
     }
     ScriptError::Failed { script, source }
@@ -199,7 +216,11 @@ impl Call {
         self
     }
 
-    pub(crate) fn bases<const N: usize>(self, keys: &key_prefix::Keys, kinds: [key_prefix::KeyKind; N]) -> Self {
+    pub(crate) fn bases<const N: usize>(
+        self,
+        keys: &key_prefix::Keys,
+        kinds: [key_prefix::KeyKind; N],
+    ) -> Self {
         let bases = kinds.map(|kind| keys.base(kind).to_string());
         self.text(&bases.join("\n"))
     }

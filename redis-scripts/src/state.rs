@@ -2,9 +2,9 @@
 
 use key_prefix::{ChannelKind, Instance, Keys, RoomKeys};
 
+use crate::SettingsVersion;
 use crate::reply::{MalformedReply, Reply};
 use crate::script::{Call, GUEST_UPDATE, SETTINGS_UPDATE, ScriptError, Scripts};
-use crate::SettingsVersion;
 
 /// What `settings_update` is told.
 #[derive(Debug)]
@@ -61,9 +61,15 @@ pub enum Updated {
         owner: String,
     },
     /// The room's record is not there.
-    Missing,
+    Missing {
+        /// `name/incarnation` of the owner, empty if there is none.
+        owner: String,
+    },
     /// The record is there, but settings or guest states were lost.
-    Damaged,
+    Damaged {
+        /// `name/incarnation` of the owner, empty if there is none.
+        owner: String,
+    },
     /// The room is not active.
     Closed {
         /// What it is.
@@ -93,8 +99,8 @@ pub enum Updated {
 fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply> {
     match code {
         "ok" => Ok(Updated::Ok { sv: reply.settings()?, owner: reply.text()? }),
-        "missing" => Ok(Updated::Missing),
-        "damaged" => Ok(Updated::Damaged),
+        "missing" => Ok(Updated::Missing { owner: reply.text()? }),
+        "damaged" => Ok(Updated::Damaged { owner: reply.text()? }),
         "closed" => Ok(Updated::Closed { status: reply.text()? }),
         "conflict" => Ok(Updated::Conflict { sv: reply.settings()? }),
         "too_large" => Ok(Updated::TooLarge { field: reply.text()?, bytes: reply.count()? }),
@@ -110,7 +116,11 @@ fn if_version(version: Option<SettingsVersion>) -> String {
 
 impl Scripts {
     /// Merges a patch into a room's settings.
-    pub async fn settings_update(&self, keys: &Keys, with: SettingsUpdate<'_>) -> Result<Updated, ScriptError> {
+    pub async fn settings_update(
+        &self,
+        keys: &Keys,
+        with: SettingsUpdate<'_>,
+    ) -> Result<Updated, ScriptError> {
         let room = with.keys;
         let call = Call::keys([&room.room, &room.settings, &room.owner, &room.watchers])
             .text(with.me.as_str())

@@ -7,12 +7,12 @@ defines   change_peers(keys, now, change)
 -- change {added = {peer, json}?, user?, removed = {peer…}, gone = {user…}}
 local function change_peers(keys, now, change)
   local room_key, peers_key, presence_key = keys[1], keys[2], keys[3]
-  if #change.removed > 0 then
-    redis.call("HDEL", peers_key, unpack(change.removed))
-  end
-  if #change.gone > 0 then
-    redis.call("ZREM", presence_key, unpack(change.gone))
-  end
+  in_chunks(change.removed, function(...)
+    redis.call("HDEL", peers_key, ...)
+  end)
+  in_chunks(change.gone, function(...)
+    redis.call("ZREM", presence_key, ...)
+  end)
   if change.added then
     redis.call("HSET", peers_key, change.added[1], change.added[2])
     redis.call("ZADD", presence_key, now, change.user)

@@ -1,0 +1,140 @@
+import type { GuestState, Peer } from "@dais/sdk/protocol";
+import type { Levels } from "./levels.ts";
+import type { Received } from "./media.ts";
+import type { RoomState } from "./room.ts";
+
+type Flag = "handRaised" | "micAllowed" | "videoAllowed" | "stage";
+const FLAGS: { flag: Flag; label: string; selfMay: boolean }[] = [
+  { flag: "handRaised", label: "Hand", selfMay: true },
+  { flag: "micAllowed", label: "Mic", selfMay: false },
+  { flag: "videoAllowed", label: "Video", selfMay: false },
+  { flag: "stage", label: "Stage", selfMay: false },
+];
+
+interface Card {
+  root: HTMLLIElement;
+  about: HTMLElement;
+  meter: HTMLElement;
+  video: HTMLVideoElement;
+  audio: HTMLAudioElement;
+  toggles: Map<Flag, HTMLButtonElement>;
+}
+
+/** The cards of the people in the room, with their sound and picture. */
+export class Peers {
+  readonly #list: HTMLElement;
+  readonly #toggle: (user: string, state: GuestState) => void;
+  readonly #cards = new Map<string, Card>();
+
+  constructor(list: HTMLElement, toggle: (user: string, state: GuestState) => void) {
+    this.#list = list;
+    this.#toggle = toggle;
+  }
+
+  render(state: RoomState): void {
+    const peers = [...(state.room?.peers ?? [])].sort((a, b) => a.joinedAt - b.joinedAt);
+    const users = new Set(peers.map(({ user }) => user));
+    for (const [user, card] of this.#cards) {
+      if (users.has(user)) continue;
+      card.root.remove();
+      this.#cards.delete(user);
+    }
+    for (const peer of peers) this.#renderPeer(peer, state);
+  }
+
+  /** Plays what is received, each person's in their own card, and `own` picture in one's own. */
+  play(received: Received[], own: MediaStream | null, self: string | undefined): void {
+    for (const [user, { audio, video }] of this.#cards) {
+      const mine = received.filter((each) => each.user === user);
+      attach(
+        audio,
+        mine.filter(({ kind }) => kind === "audio").map(({ track }) => track),
+      );
+      const pictures =
+        user === self
+          ? (own?.getVideoTracks() ?? [])
+          : mine.filter(({ kind }) => kind === "video").map(({ track }) => track);
+      attach(video, pictures);
+      video.hidden = pictures.length === 0;
+    }
+  }
+
+  meter(received: Received[], own: MediaStream | null, self: string | undefined, levels: Levels): void {
+    for (const [user, { meter }] of this.#cards) {
+      const loudest =
+        user === self
+          ? (own?.getAudioTracks() ?? []).map((track) => levels.of(track))
+          : received
+              .filter((each) => each.user === user && each.kind === "audio")
+              .map(({ track, receiver }) => levels.of(track, receiver));
+      const level = Math.max(0, ...loudest);
+      meter.style.setProperty("--level", level.toFixed(3));
+      meter.setAttribute("aria-valuenow", level.toFixed(2));
+    }
+  }
+
+  #renderPeer(peer: Peer, { self, room }: RoomState): void {
+    const card = this.#cards.get(peer.user) ?? this.#make(peer.user);
+    const isSelf = peer.user === self?.user;
+    const devices = Array.isArray(peer.devices) ? peer.devices.length : Number(peer.devices ?? 1);
+    const words = [peer.role, isSelf ? "you" : "", devices > 1 ? `${devices} devices` : ""];
+    card.about.textContent = words.filter(Boolean).join(" · ");
+    card.root.classList.toggle("self", isSelf);
+    const guest = room?.guests[peer.user] ?? {};
+    for (const { flag, selfMay } of FLAGS) {
+      const button = card.toggles.get(flag);
+      if (!button) continue;
+      button.setAttribute("aria-pressed", String(guest[flag] === true));
+      button.disabled = !(self?.role === "host" || (isSelf && selfMay));
+    }
+    if (!card.root.isConnected) this.#list.append(card.root);
+  }
+
+  #make(user: string): Card {
+    const root = element("li", "peer");
+    root.dataset.testid = `peer-${user}`;
+    const video = element("video");
+    Object.assign(video, { autoplay: true, playsInline: true, muted: true, hidden: true });
+    const audio = element("audio");
+    audio.autoplay = true;
+    const name = element("strong", "", user);
+    const about = element("span", "about");
+    const meter = element("div", "meter");
+    meter.dataset.testid = `level-${user}`;
+    for (const [key, value] of Object.entries({
+      role: "meter",
+      "aria-valuemin": "0",
+      "aria-valuemax": "1",
+    })) {
+      meter.setAttribute(key, value);
+    }
+    meter.setAttribute("aria-label", `Sound of ${user}`);
+    const buttons = element("div", "toggles");
+    const toggles = new Map<Flag, HTMLButtonElement>();
+    for (const { flag, label } of FLAGS) {
+      const button = element("button", "toggle", label);
+      button.dataset.testid = `${flag}-${user}`;
+      button.onclick = () =>
+        this.#toggle(user, { [flag]: button.getAttribute("aria-pressed") !== "true" } as GuestState);
+      toggles.set(flag, button);
+      buttons.append(button);
+    }
+    root.append(video, audio, name, about, meter, buttons);
+    const card = { root, about, meter, video, audio, toggles };
+    this.#cards.set(user, card);
+    return card;
+  }
+}
+
+export function element<Tag extends keyof HTMLElementTagNameMap>(tag: Tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  made.className = name;
+  made.textContent = text;
+  return made;
+}
+
+function attach(player: HTMLMediaElement, tracks: MediaStreamTrack[]): void {
+  const now = player.srcObject instanceof MediaStream ? player.srcObject.getTracks() : [];
+  if (now.length === tracks.length && now.every((track) => tracks.includes(track))) return;
+  player.srcObject = tracks.length > 0 ? new MediaStream(tracks) : null;
+}

@@ -1,0 +1,301 @@
+//! `[[app]]` and `[[media]]`: the tenants and the media servers they use.
+
+use std::time::Duration;
+
+use key_prefix::AppCode;
+
+use super::error::{Fault, Place};
+use super::keys;
+use super::secret::{ApiKeys, Secret};
+use super::section::{Located, Section};
+use crate::auth::{KeyAlgorithm, TokenKey};
+
+/// Secret of the app that `--dev` assumes. Everyone knows it, so no other configuration may use it.
+pub const DEV_SECRET: &str = "dais-development-only-not-a-secret";
+
+/// Code of the app that `--dev` assumes.
+pub const DEV_APP: &str = "demo";
+
+/// Most keys an app may list.
+const MAX_KEYS: usize = 16;
+
+/// What happens when a user comes with a second device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// The new one replaces the old one.
+    Replace,
+    /// The new one is refused.
+    Reject,
+    /// Both stay.
+    Allow,
+}
+
+/// One `[[app]]`.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// The tenant.
+    pub code: AppCode,
+    /// Keys that verify its tokens; at least one.
+    pub keys: Vec<TokenKey>,
+    /// Keys of its back ends.
+    pub api_keys: ApiKeys,
+    /// Whether joining a room that does not exist makes it.
+    pub auto_create: bool,
+    /// Seats of a new room.
+    pub seats: u32,
+    /// Most people in a room; `None` is no bound.
+    pub capacity: Option<u32>,
+    /// How long a lost connection keeps presence and seat.
+    pub grace: Duration,
+    /// How long a seat waits for its audio.
+    pub publish_deadline: Duration,
+    /// Second devices.
+    pub devices: Devices,
+    /// Name of the media server, one of [`Config::media`](super::Config::media); `None` is none.
+    pub media: Option<String>,
+    /// A room without people is unloaded after so long.
+    pub idle: Duration,
+    /// Joins and leaves within it are told as one.
+    pub presence_window: Duration,
+    /// How often presence is renewed for a client.
+    pub heartbeat: Duration,
+}
+
+/// Kinds of media servers this version serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MediaKind {
+    /// The SFU in this process.
+    Embedded,
+}
+
+/// One `[[media]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Media {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: MediaKind,
+}
+
+/// Reads the media servers; `--dev` assumes an embedded one where none is given.
+pub(super) fn read_media(sections: &[Section<'_>], dev: bool) -> Vec<Media> {
+    if sections.is_empty() && dev {
+        return vec![Media { name: "local".to_owned(), kind: MediaKind::Embedded }];
+    }
+    let mut media: Vec<Media> = Vec::new();
+    for section in sections {
+        if section.text("kind").is_none() {
+            section.missing("kind", "say \"embedded\"");
+        }
+        let kind = kind(section);
+        let Some(name) = section.text("name") else {
+            section.missing("name", "apps refer to a media server by its name");
+            continue;
+        };
+        if name.value.is_empty() || name.value.len() > 64 || name.value.contains(char::is_control) {
+            let right = "1 to 64 bytes without control characters".to_owned();
+            section.note(&name.place, "name", Fault::BadValue { found: None, right });
+        } else if media.iter().any(|other| other.name == name.value) {
+            section.note(&name.place, "name", Fault::Conflict(format!("{:?} is given twice", name.value)));
+        } else if let Some(kind) = kind {
+            media.push(Media { name: name.value, kind });
+        }
+    }
+    media
+}
+
+fn kind(section: &Section<'_>) -> Option<MediaKind> {
+    let kind = section.text("kind")?;
+    let fault = match kind.value.as_str() {
+        "embedded" => return Some(MediaKind::Embedded),
+        "janus" | "livekit" | "trtc" | "agora" | "generic" => {
+            Fault::NotBuilt(format!("media servers of kind {:?}", kind.value))
+        }
+        other => Fault::BadValue { found: Some(format!("{other:?}")), right: "embedded".to_owned() },
+    };
+    section.note(&kind.place, "kind", fault);
+    None
+}
+
+/// Reads the apps; `names` are the media servers configured.
+pub(super) fn read(sections: Vec<Section<'_>>, dev: bool, media: &[Media]) -> Vec<App> {
+    let mut apps: Vec<App> = Vec::new();
+    for mut section in sections {
+        let place = section.place_of("code");
+        let Some(app) = read_one(&mut section, dev, media) else { continue };
+        if apps.iter().any(|other| other.code == app.code) {
+            section.note(&place, "code", Fault::Conflict(format!("{:?} is given twice", app.code)));
+        }
+        apps.push(app);
+    }
+    apps
+}
+
+/// The app that `--dev` assumes where none is given.
+pub(super) fn dev_app(media: &[Media]) -> Option<App> {
+    Some(App {
+        keys: vec![TokenKey::hs256(None, &Secret::new(DEV_SECRET)).ok()?],
+        ..defaults(AppCode::new(DEV_APP).ok()?, media)
+    })
+}
+
+fn defaults(code: AppCode, media: &[Media]) -> App {
+    App {
+        code,
+        keys: Vec::new(),
+        api_keys: ApiKeys::default(),
+        auto_create: true,
+        seats: 8,
+        capacity: None,
+        grace: Duration::from_secs(30),
+        publish_deadline: Duration::from_secs(15),
+        devices: Devices::Replace,
+        media: match media {
+            [only] => Some(only.name.clone()),
+            _ => None,
+        },
+        idle: Duration::from_secs(30),
+        presence_window: Duration::from_millis(100),
+        heartbeat: Duration::from_secs(10),
+    }
+}
+
+fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App> {
+    let right = "1 to 128 bytes without control characters";
+    let code = section.parsed("code", right, |text| AppCode::new(text).ok());
+    if section.text("code").is_none() {
+        section.missing("code", "the code that the app's tokens carry as `app`");
+    }
+    let keys = read_keys(section, dev);
+    let api_keys = section.secrets("api_keys");
+    for short in api_keys.iter().filter(|key| key.value.expose().len() < ApiKeys::MIN_BYTES) {
+        let right = format!("random texts of at least {} bytes each", ApiKeys::MIN_BYTES);
+        section.note(&short.place, "api_keys", Fault::BadValue { found: None, right });
+    }
+    let named = section.text("media");
+    if let Some(name) = named.as_ref().filter(|name| !media.iter().any(|media| media.name == name.value)) {
+        let known = media.iter().map(|media| media.name.as_str()).collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "there is none".to_owned() } else { format!("there is {known}") };
+        let right = format!("the name of a [[media]]; {known}");
+        section.note(
+            &name.place,
+            "media",
+            Fault::BadValue { found: Some(format!("{:?}", name.value)), right },
+        );
+    }
+    let devices = [("replace", Devices::Replace), ("reject", Devices::Reject), ("allow", Devices::Allow)];
+    let assumed = defaults(code.clone().or_else(|| AppCode::new(DEV_APP).ok())?, media);
+    let app = App {
+        keys,
+        api_keys: ApiKeys::from_plain(api_keys.iter().map(|key| &key.value)),
+        auto_create: section.boolean("auto_create").unwrap_or(assumed.auto_create),
+        seats: section.integer("seats", 0..=1_000, "").unwrap_or(assumed.seats),
+        capacity: section.integer("capacity", 0..=1_000_000, "").filter(|capacity| *capacity > 0),
+        grace: section.millis("grace_ms", 0..=3_600_000).unwrap_or(assumed.grace),
+        publish_deadline: section
+            .millis("publish_deadline_ms", 100..=600_000)
+            .unwrap_or(assumed.publish_deadline),
+        devices: section.word("devices", &devices).unwrap_or(assumed.devices),
+        media: named.map(|name| name.value).or(assumed.media),
+        idle: section.millis("idle_ms", 0..=86_400_000).unwrap_or(assumed.idle),
+        presence_window: section.millis("presence_window_ms", 0..=10_000).unwrap_or(assumed.presence_window),
+        heartbeat: section.millis("heartbeat_ms", 1_000..=300_000).unwrap_or(assumed.heartbeat),
+        ..defaults(code?, media)
+    };
+    (!app.keys.is_empty()).then_some(app)
+}
+
+/// The app's keys; where it has none, that is noted and the list is empty.
+fn read_keys(section: &mut Section<'_>, dev: bool) -> Vec<TokenKey> {
+    let listed = section.tables("keys", keys::APP_KEY);
+    let single = (section.secret("secret"), section.secret("public_key"));
+    let ways =
+        usize::from(single.0.is_some()) + usize::from(single.1.is_some()) + usize::from(!listed.is_empty());
+    if ways == 0 {
+        // A file that could not be read has been noted already.
+        let tried = ["secret", "secret_file", "public_key", "public_key_file", "keys"];
+        if tried.iter().all(|key| section.place_of(key) == *section.place()) {
+            section.missing(
+                "secret",
+                "give `secret`, `public_key` or `keys`: without one no token can be verified",
+            );
+        }
+        return Vec::new();
+    }
+    if ways > 1 {
+        let fault = "more than one of `secret`, `public_key` and `keys`; give one, or list all under `keys` with a `kid` each";
+        section.note(&section.place_of("secret"), "secret", Fault::Conflict(fault.to_owned()));
+        return Vec::new();
+    }
+    if let Some(key) = single_key(section, None, single, dev) {
+        return vec![key];
+    }
+    let mut keys: Vec<TokenKey> = Vec::new();
+    if listed.len() > MAX_KEYS {
+        section.note(
+            section.place(),
+            "keys",
+            Fault::Conflict(format!("{} keys, at most {MAX_KEYS}", listed.len())),
+        );
+    }
+    for entry in &listed {
+        let Some(key) = listed_key(entry, dev) else { continue };
+        if keys.iter().any(|other| other.kid() == key.kid()) {
+            let fault = Fault::Conflict(format!("{:?} is given twice", key.kid().unwrap_or_default()));
+            entry.note(&entry.place_of("kid"), "kid", fault);
+        }
+        keys.push(key);
+    }
+    keys
+}
+
+fn listed_key(entry: &Section<'_>, dev: bool) -> Option<TokenKey> {
+    let right = "1 to 128 bytes without control characters";
+    let kid = entry.parsed("kid", right, |text| {
+        (!text.is_empty() && text.len() <= 128 && !text.contains(char::is_control)).then(|| text.to_owned())
+    });
+    if entry.text("kid").is_none() {
+        entry.missing("kid", "listed keys are told apart by the tokens' `kid`");
+    }
+    let given = (entry.secret("secret"), entry.secret("public_key"));
+    if given.0.is_some() == given.1.is_some() {
+        entry.note(
+            entry.place(),
+            "secret",
+            Fault::Conflict("give either `secret` or `public_key`".to_owned()),
+        );
+        return None;
+    }
+    let key = single_key(entry, kid, given, dev)?;
+    let algorithm = entry.word("alg", &KeyAlgorithm::ALL.map(|algorithm| (algorithm.name(), algorithm)));
+    if let Some(algorithm) = algorithm.filter(|algorithm| *algorithm != key.algorithm()) {
+        let fault =
+            format!("{} is not for this key, which is for {}", algorithm.name(), key.algorithm().name());
+        entry.note(&entry.place_of("alg"), "alg", Fault::Conflict(fault));
+    }
+    Some(key)
+}
+
+type Given = (Option<Located<Secret>>, Option<Located<Secret>>);
+
+fn single_key(section: &Section<'_>, kid: Option<String>, given: Given, dev: bool) -> Option<TokenKey> {
+    let (place, name, made): (Place, _, _) = match given {
+        (Some(secret), _) => {
+            if !dev && secret.value.expose() == DEV_SECRET {
+                let fault =
+                    Fault::Conflict("that is the development secret, which everyone knows".to_owned());
+                section.note(&secret.place, "secret", fault);
+            }
+            (secret.place, "secret", TokenKey::hs256(kid, &secret.value))
+        }
+        (None, Some(pem)) => (pem.place, "public_key", TokenKey::public(kid, pem.value.expose())),
+        (None, None) => return None,
+    };
+    match made {
+        Ok(key) => Some(key),
+        Err(error) => {
+            section.note(&place, name, Fault::BadValue { found: None, right: error.to_string() });
+            None
+        }
+    }
+}

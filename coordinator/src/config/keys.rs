@@ -1,0 +1,295 @@
+//! Every key there is: one table a section. Readers refuse what is not in it, the reference is printed from
+//! it.
+
+/// One key of a section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) shown: Shown,
+    /// A secret never appears in an error and may also be given as a path, under the name `…_file`.
+    pub(super) secret: bool,
+    /// Meaning, unit and bounds, in sentences.
+    pub(super) doc: &'static str,
+}
+
+impl Key {
+    /// Name of the key that gives the path of a file with the value.
+    pub(super) fn file_name(&self) -> Option<String> {
+        self.secret.then(|| format!("{}_file", self.name))
+    }
+}
+
+/// How the reference shows a key; texts are TOML values.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shown {
+    /// What holds if nothing is said.
+    Default(&'static str),
+    /// An example for a key that has to be given.
+    Required(&'static str),
+    /// An example for a key that may be left out.
+    Optional(&'static str),
+    /// A documented key this version refuses; the text names the feature it belongs to.
+    Later(&'static str),
+}
+
+const fn key(name: &'static str, shown: Shown, doc: &'static str) -> Key {
+    Key { name, shown, secret: false, doc }
+}
+
+const fn secret(name: &'static str, shown: Shown, doc: &'static str) -> Key {
+    Key { name, shown, secret: true, doc }
+}
+
+use Shown::{Default, Later, Optional, Required};
+
+pub(super) const INSTANCE: &[Key] = &[
+    key(
+        "id",
+        Optional("\"dais-0\""),
+        "Name of the instance, stable over restarts: 1 to 63 of a-z A-Z 0-9 . _ -. Default: the host's name (`dev` with --dev).",
+    ),
+    key(
+        "listen",
+        Default("\"0.0.0.0:7800\""),
+        "Public listener, address:port; port 0 takes a free one. With --dev the default is 127.0.0.1:7800.",
+    ),
+    key(
+        "admin_listen",
+        Default("\"127.0.0.1:7801\""),
+        "Operations listener, address:port; port 0 takes a free one.",
+    ),
+    key(
+        "public_url",
+        Optional("\"https://{instance}.dais.example\""),
+        "Where clients reach this instance; `{instance}` stands for its id. Default: made from the listener.",
+    ),
+    key("region", Later("placement by region"), "Region label."),
+    key(
+        "roles",
+        Default("[\"signaling\", \"callbacks\", \"reaper\", \"archiver\", \"outbox\"]"),
+        "What this process does. `callbacks`, `archiver` and `outbox` have no work yet.",
+    ),
+    key("drain_ms", Default("30000"), "Longest graceful stop, 0 to 3600000 ms."),
+];
+
+pub(super) const REDIS: &[Key] = &[
+    secret(
+        "url",
+        Default("\"redis://127.0.0.1:6379\""),
+        "redis://, rediss:// (TLS), redis-sentinel:// or rediss-sentinel://. A Redis Cluster is refused.",
+    ),
+    key(
+        "key_prefix",
+        Required("\"prod\""),
+        "Stage and branch that name every key and channel. Required, but with --dev the default is `dev`.",
+    ),
+    key(
+        "sentinels",
+        Optional("[\"10.0.0.1:26379\", \"10.0.0.2:26379\"]"),
+        "Sentinels as host:port. Then `url` gives only user, password, database and TLS.",
+    ),
+    key(
+        "sentinel_service",
+        Optional("\"mymaster\""),
+        "Name the Sentinels know the master by; goes with `sentinels`. Default `mymaster`.",
+    ),
+    key(
+        "command_timeout_ms",
+        Default("1000"),
+        "Longest wait for one command, 10 to 60000 ms, at most (self_fence - heartbeat) / 2. Default: 1000 or that bound, the smaller.",
+    ),
+    key(
+        "unready_after_ms",
+        Default("3000"),
+        "Readiness turns red when Redis has been out of reach for so long, 100 to 600000 ms.",
+    ),
+];
+
+pub(super) const LEASE: &[Key] = &[
+    key(
+        "heartbeat_ms",
+        Default("5000"),
+        "How often an instance renews what it holds, 50 to 60000 ms. Owner keys live three times that. One value for all instances.",
+    ),
+    key(
+        "self_fence_ms",
+        Default("12000"),
+        "An instance that could not renew for so long stops serving the room. Default: 2.4 heartbeats. Between heartbeat and owner key life.",
+    ),
+    key(
+        "failover_wait_ms",
+        Default("25000"),
+        "How long the reaper must have seen a silent instance before it acts. Default: 5 heartbeats. Above the owner key life.",
+    ),
+    key(
+        "placement",
+        Default("\"first_join\""),
+        "Who owns a new room: `first_join`, the instance it was first joined at. `least_loaded` and `rendezvous` are not built yet.",
+    ),
+];
+
+pub(super) const LEDGER: &[Key] = &[secret(
+    "url",
+    Optional("\"sqlite://dais.db\""),
+    "sqlite://, postgres:// or mysql://. Checked and kept; nothing is written to it yet.",
+)];
+
+pub(super) const APP: &[Key] = &[
+    key(
+        "code",
+        Required("\"school\""),
+        "Code of the app, as in the tokens' `app`: 1 to 128 bytes without control characters.",
+    ),
+    secret(
+        "secret",
+        Required("\"change-me-change-me-change-me-32\""),
+        "HS256 secret of its tokens, at least 32 bytes. Or `public_key`, or `keys`.",
+    ),
+    secret(
+        "public_key",
+        Optional("\"-----BEGIN PUBLIC KEY-----…\""),
+        "Public key in PEM: Ed25519 (EdDSA), P-256 (ES256) or RSA of 2048 bits and more (RS256).",
+    ),
+    key("jwks_url", Later("keys fetched from a JWKS URL"), "Where the app publishes its keys."),
+    key(
+        "keys",
+        Optional("[{ kid = \"2026-11\", secret = \"change-me-change-me-change-me-33\" }]"),
+        "Several keys, told apart by the tokens' `kid`: `kid`, and `secret` or `public_key` (or `…_file`), and `alg` to insist on one.",
+    ),
+    secret(
+        "api_keys",
+        Optional("[\"0123456789abcdef01234567\"]"),
+        "Keys of the app's back ends, at least 24 bytes each; kept only as digests. The file has one a line.",
+    ),
+    key("auto_create", Default("true"), "Whether joining a room that does not exist makes it."),
+    key("seats", Default("8"), "Seats of a new room, 0 to 1000."),
+    key("capacity", Default("0"), "Most people in a room, up to 1000000; 0 is no bound."),
+    key("grace_ms", Default("30000"), "How long a lost connection keeps presence and seat, 0 to 3600000 ms."),
+    key("publish_deadline_ms", Default("15000"), "How long a seat waits for its audio, 100 to 600000 ms."),
+    key(
+        "devices",
+        Default("\"replace\""),
+        "A second device of a user: `replace`s the first, is `reject`ed, or `allow`ed.",
+    ),
+    key("media", Optional("\"local\""), "Name of a [[media]]. Default: the only one, if there is one."),
+    key("idle_ms", Default("30000"), "A room without people is unloaded after so long, 0 to 86400000 ms."),
+    key("presence_window_ms", Default("100"), "Joins and leaves within it are told as one, 0 to 10000 ms."),
+    key(
+        "heartbeat_ms",
+        Default("10000"),
+        "How often presence is renewed for a client, 1000 to 300000 ms; told in the join's answer.",
+    ),
+    key("hooks", Later("hooks"), "Calls to the app's back end."),
+    key("webhook", Later("outgoing webhooks"), "Outgoing events."),
+    key("callbacks", Later("RTC callbacks"), "Secrets of the vendors' callbacks."),
+];
+
+pub(super) const APP_KEY: &[Key] = &[
+    key("kid", Required("\"2026-11\""), "Name of the key."),
+    secret("secret", Optional("\"\""), "HS256 secret."),
+    secret("public_key", Optional("\"\""), "Public key in PEM."),
+    key("alg", Optional("\"HS256\""), "HS256, EdDSA, ES256 or RS256; must be the key's own."),
+];
+
+pub(super) const MEDIA: &[Key] = &[
+    key("name", Required("\"local\""), "Name of the media server, for [[app]] media."),
+    key(
+        "kind",
+        Required("\"embedded\""),
+        "`embedded`: an SFU in this process, for development and tests. Other kinds are not built yet.",
+    ),
+    key("url", Later("external media servers"), "Where the server is."),
+    key("credentials", Later("external media servers"), "How to sign in to it."),
+    key("weight", Later("external media servers"), "Share of new rooms."),
+];
+
+pub(super) const IM: &[Key] = &[
+    key("levels", Later("messages"), "Levels of messages."),
+    key("whitelist", Later("messages"), "Types let through."),
+    key("buckets", Later("messages"), "Rates by level."),
+    key("history", Later("messages"), "Length of the history."),
+    key("ack", Later("messages"), "Acknowledged delivery."),
+];
+
+pub(super) const HTTP: &[Key] = &[
+    key(
+        "allowed_origins",
+        Default("[]"),
+        "Web origins let in beside the instance's own, as scheme://host[:port], for WebSocket, polling and HTTP; [\"*\"] is any, without credentials.",
+    ),
+    key(
+        "trusted_proxies",
+        Default("[]"),
+        "Addresses or CIDR blocks of proxies whose X-Forwarded-For, -Proto and -Host are believed.",
+    ),
+];
+
+pub(super) const LIMITS: &[Key] = &[
+    key("connections", Default("10000"), "Connections of this instance, 1 to 10000000."),
+    key(
+        "handshake_timeout_ms",
+        Default("10000"),
+        "A connection that has not signed in by then is closed, 100 to 600000 ms.",
+    ),
+    key("max_event_bytes", Default("65536"), "Largest event or request body, 1024 to 16777216 bytes."),
+    key("events_per_second", Default("50"), "Events of one connection, 1 to 100000 a second."),
+    key(
+        "events_burst",
+        Default("100"),
+        "Events a connection that was quiet may send at once, from events_per_second to 1000000. Default: twice events_per_second.",
+    ),
+    key(
+        "joins_per_second",
+        Default("500"),
+        "Admissions of this instance, 1 to 1000000 a second. Default: a twentieth of `connections`, at least 1.",
+    ),
+    key(
+        "joins_burst",
+        Default("500"),
+        "Admissions at once after quiet, from 1 to 1000000. Default: joins_per_second.",
+    ),
+    key("rooms_per_connection", Default("16"), "Rooms one connection may be in, 1 to 1000."),
+    key("watch_rooms", Default("200"), "Rooms one connection may watch, 1 to 10000."),
+    key("guests_per_room", Default("10000"), "Users with guest state in one room, 1 to 1000000."),
+    key("json_depth", Default("16"), "Deepest nesting of JSON a client may send, 2 to 64."),
+    key(
+        "max_settings_bytes",
+        Default("32768"),
+        "All settings of a room as JSON, 1024 to 16777216 bytes; not below custom_bytes.",
+    ),
+    key("custom_bytes", Default("16384"), "`custom` of a room's settings, 64 to 1048576 bytes."),
+    key("guest_custom_bytes", Default("4096"), "`custom` of a guest's state, 64 to 1048576 bytes."),
+    key("attributes_bytes", Default("2048"), "Attributes of a peer, 64 to 1048576 bytes."),
+    key(
+        "outgoing_queue",
+        Default("256"),
+        "Packets waiting for one client before it is cut off, 16 to 65536.",
+    ),
+];
+
+pub(super) const TELEMETRY: &[Key] = &[
+    key("log", Default("\"json\""), "`json`, or `pretty` for people. With --dev the default is `pretty`."),
+    key("otlp_endpoint", Later("traces over OTLP"), "Where traces go."),
+];
+
+/// Sections in the order of the reference; the flag says whether it is a list (`[[app]]`).
+pub(super) const SECTIONS: &[(&str, bool, &[Key])] = &[
+    ("instance", false, INSTANCE),
+    ("redis", false, REDIS),
+    ("lease", false, LEASE),
+    ("ledger", false, LEDGER),
+    ("app", true, APP),
+    ("media", true, MEDIA),
+    ("im", false, IM),
+    ("http", false, HTTP),
+    ("limits", false, LIMITS),
+    ("telemetry", false, TELEMETRY),
+];
+
+pub(super) fn section(name: &str) -> Option<&'static [Key]> {
+    SECTIONS.iter().find(|(known, _, _)| *known == name).map(|(_, _, keys)| *keys)
+}
+
+pub(super) fn is_list(name: &str) -> bool {
+    SECTIONS.iter().any(|(known, list, _)| *known == name && *list)
+}

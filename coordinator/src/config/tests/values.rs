@@ -1,0 +1,306 @@
+use std::time::Duration;
+
+use super::super::web::{AddressBlock, PublicUrl, WebOrigin};
+use super::super::{AllowedOrigins, DEV_APP, Devices, LogFormat, MediaKind, RedisUrl, Role, Secret};
+use super::*;
+
+#[test]
+fn least_configuration_has_the_documented_defaults() {
+    let config = read(LEAST).unwrap();
+    assert_eq!(config.instance.listen, "0.0.0.0:7800".parse().unwrap());
+    assert_eq!(config.instance.admin_listen, "127.0.0.1:7801".parse().unwrap());
+    assert!(config.instance.has(Role::Reaper) && config.instance.roles.len() == 5);
+    assert_eq!(config.redis.url.expose(), "redis://127.0.0.1:6379");
+    assert_eq!(config.redis.command_timeout, Duration::from_secs(1));
+    assert_eq!(config.lease.heartbeat, Duration::from_secs(5));
+    assert_eq!(config.lease.self_fence, Duration::from_secs(12));
+    assert_eq!(config.lease.owner_ttl(), Duration::from_secs(15));
+    assert_eq!(config.lease.failover_wait, Duration::from_secs(25));
+    assert_eq!(config.lease.retry_pause(), Duration::from_secs(1));
+    let app = config.app("school").unwrap();
+    assert_eq!((app.seats, app.capacity, app.auto_create, app.devices), (8, None, true, Devices::Replace));
+    assert_eq!(app.grace, Duration::from_secs(30));
+    assert_eq!(config.http.allowed_origins, AllowedOrigins::Listed(Vec::new()));
+    assert_eq!(config.telemetry.log, LogFormat::Json);
+    assert!(config.media.is_empty() && config.media_of(app).is_none() && config.ledger.is_none());
+}
+
+#[test]
+fn short_heartbeats_shorten_what_follows_from_them() {
+    let config = read_with(LEAST, &[("DAIS_LEASE__HEARTBEAT_MS", "200")]).unwrap();
+    assert_eq!(config.lease.self_fence, Duration::from_millis(480));
+    assert_eq!(config.lease.failover_wait, Duration::from_millis(1000));
+    assert_eq!(config.lease.owner_ttl(), Duration::from_millis(600));
+    assert_eq!(config.lease.retry_pause(), Duration::from_millis(40));
+    assert_eq!(config.redis.command_timeout, Duration::from_millis(140));
+    let shortest = read_with(LEAST, &[("DAIS_LEASE__HEARTBEAT_MS", "50")]).unwrap();
+    assert_eq!(shortest.redis.command_timeout, Duration::from_millis(35));
+}
+
+#[test]
+fn flags_win_over_variables_over_file_over_defaults() {
+    let text = LEAST.replace("key_prefix = \"t\"", "key_prefix = \"file\"");
+    assert_eq!(read(&text).unwrap().redis.key_prefix, "file");
+    let variables = [("DAIS_REDIS__KEY_PREFIX", "variable")];
+    assert_eq!(read_with(&text, &variables).unwrap().redis.key_prefix, "variable");
+    let overrides = Overrides { key_prefix: Some("flag".into()), ..Overrides::default() };
+    let config = Config::from_text("dais.toml", &text, &overrides, vars(&variables)).unwrap();
+    assert_eq!(config.redis.key_prefix, "flag");
+    assert_eq!(read_with(&text, &[("DAIS_REDIS__KEY_PREFIX", "")]).unwrap().redis.key_prefix, "file");
+}
+
+#[test]
+fn every_flag_arrives() {
+    let overrides = Overrides {
+        dev: true,
+        listen: Some("127.0.0.1:0".into()),
+        admin_listen: Some("127.0.0.2:0".into()),
+        instance_id: Some("b-2".into()),
+        public_url: Some("https://{instance}.dais.example/".into()),
+        redis_url: Some(Secret::new("rediss://u:hush@r.example:6380/2")),
+        key_prefix: Some("p".into()),
+        ledger_url: Some(Secret::new("postgres://u:hush@h/db")),
+    };
+    let config = Config::from_text("x", "", &overrides, []).unwrap();
+    assert_eq!(config.instance.listen.to_string(), "127.0.0.1:0");
+    assert_eq!(config.instance.admin_listen.to_string(), "127.0.0.2:0");
+    assert_eq!(config.instance.public_base().unwrap(), "https://b-2.dais.example");
+    assert_eq!(config.instance.public_origin().unwrap().to_string(), "https://b-2.dais.example");
+    assert_eq!(config.redis.url.to_string(), "rediss://r.example:6380/2");
+    assert!(config.redis.url.is_tls());
+    assert_eq!(config.ledger.as_ref().unwrap().to_string(), "postgres://***");
+    assert_eq!(config.redis.key_prefix, "p");
+    assert!(!format!("{config:?} {overrides:?}").contains("hush"));
+}
+
+#[test]
+fn development_needs_nothing() {
+    let overrides = Overrides { dev: true, ..Overrides::default() };
+    let config = Config::from_text("x", "", &overrides, []).unwrap();
+    assert_eq!(config.redis.key_prefix, "dev");
+    assert_eq!(config.instance.listen.to_string(), "127.0.0.1:7800");
+    assert_eq!(config.telemetry.log, LogFormat::Pretty);
+    let app = config.app(DEV_APP).unwrap();
+    assert_eq!(config.media_of(app).unwrap().kind, MediaKind::Embedded);
+    assert_eq!(app.keys.len(), 1);
+}
+
+#[test]
+fn apps_can_come_from_variables_alone() {
+    let config = read_with(
+        "",
+        &[
+            ("DAIS_INSTANCE__ID", "a"),
+            ("DAIS_INSTANCE__ROLES", "signaling, reaper"),
+            ("DAIS_REDIS__KEY_PREFIX", "t"),
+            ("DAIS_APP__1__CODE", "two"),
+            ("DAIS_APP__1__KEYS", r#"[{ kid = "a", secret = "1123456789abcdef0123456789abcdef" }]"#),
+            ("DAIS_APP__0__CODE", "one"),
+            ("DAIS_APP__0__SECRET", "0123456789abcdef0123456789abcdef"),
+            ("DAIS_APP__0__API_KEYS", "0123456789abcdef01234567, x123456789abcdef01234567"),
+            ("DAIS_HTTP__ALLOWED_ORIGINS", r#"["https://a.example"]"#),
+            ("DAIS_SERVICE_HOST", "10.0.0.1"),
+            ("DAIS_PORT_7800_TCP", "tcp://10.0.0.1:7800"),
+            ("OTHER__THING", "x"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.instance.roles.iter().copied().collect::<Vec<_>>(), [Role::Signaling, Role::Reaper]);
+    assert_eq!(config.apps[0].code.as_str(), "one");
+    let keys = &config.apps[0].api_keys;
+    assert_eq!(keys.len(), 2);
+    assert!(keys.matches("x123456789abcdef01234567"));
+    assert!(!keys.matches("") && !keys.matches("x123456789abcdef0123456"));
+    assert_eq!(config.apps[1].keys[0].kid(), Some("a"));
+    assert_eq!(
+        config.http.allowed_origins,
+        AllowedOrigins::Listed(vec!["https://a.example".parse().unwrap()])
+    );
+}
+
+#[test]
+fn secrets_come_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    put("secret", "0123456789abcdef0123456789abcdef\r\n");
+    let url = put("url", "redis://u:hush@h:1\n");
+    let keys = put("keys", "0123456789abcdef01234567\n\nx123456789abcdef01234567\n");
+    let file = put(
+        "dais.toml",
+        "[instance]\nid = \"a\"\n[redis]\nkey_prefix = \"t\"\nurl = \"redis://other\"\n[[app]]\ncode = \"a\"\nsecret_file = \"secret\"\n",
+    );
+    let given = vars(&[("DAIS_REDIS__URL_FILE", &url), ("DAIS_APP__API_KEYS_FILE", &keys)]);
+    let config = Config::load(Some(file.as_ref()), &Overrides::default(), given).unwrap();
+    assert_eq!(config.redis.url.expose(), "redis://u:hush@h:1");
+    assert_eq!(config.apps[0].api_keys.len(), 2);
+
+    let both = format!("{LEAST}secret_file = {url:?}\n");
+    assert!(
+        messages(read(&both))
+            .contains("dais.toml:8: app[0].secret_file: `secret` and `secret_file` are both given; keep one")
+    );
+    let replaced = vars(&[("DAIS_APP__SECRET", "z123456789abcdef0123456789abcdef")]);
+    Config::load(Some(file.as_ref()), &Overrides::default(), replaced).unwrap();
+    let large = put("large", &"x".repeat(64 * 1024 + 1));
+    let said = messages(read_with(LEAST, &[("DAIS_REDIS__URL_FILE", &large)]));
+    assert!(said.contains("redis.url_file: ") && said.contains("65537 bytes are more than 65536"), "{said}");
+}
+
+#[test]
+fn sentinels_are_worked_into_the_url() {
+    let with = |url: &str| {
+        let line = format!("key_prefix = \"t\"\nurl = {url:?}\nsentinels = [\"s1:26379\", \"[::1]:26380\"]");
+        read(&LEAST.replace("key_prefix = \"t\"", &line))
+    };
+    let url = with("rediss://u:p%40ss@ignored/3").unwrap().redis.url;
+    assert_eq!(
+        url.expose(),
+        "rediss-sentinel://u:p%40ss@s1:26379/3?sentinelServiceName=mymaster&node=[::1]:26380"
+    );
+    assert!(url.is_sentinel() && url.is_tls());
+    assert_eq!(url.to_string(), "rediss-sentinel://s1:26379/3");
+    let said = messages(with("redis-sentinel://h:1?sentinelServiceName=m"));
+    assert!(said.contains("where `sentinels` are listed as well"), "{said}");
+    RedisUrl::parse(
+        "redis-sentinel://u:p@h:1/0?node=b:2&sentinelServiceName=m&sentinelUsername=x&sentinelPassword=y",
+    )
+    .unwrap();
+}
+
+#[test]
+fn the_only_media_server_is_every_apps() {
+    let text = format!("{LEAST}[[media]]\nname = \"m\"\nkind = \"embedded\"\n");
+    let config = read(&text).unwrap();
+    assert_eq!(config.media_of(&config.apps[0]).unwrap().name, "m");
+    let two = format!("{text}[[media]]\nname = \"n\"\nkind = \"embedded\"\n");
+    assert_eq!(read(&two).unwrap().apps[0].media, None);
+    assert!(messages(read(&two.replace("\"n\"", "\"m\""))).contains("media[1].name: \"m\" is given twice"));
+}
+
+#[test]
+fn admissions_follow_connections() {
+    for (connections, joins) in [("10000", 500), ("7", 1)] {
+        let limits = read_with(LEAST, &[("DAIS_LIMITS__CONNECTIONS", connections)]).unwrap().limits;
+        assert_eq!((limits.joins_per_second, limits.joins_burst), (joins, joins));
+    }
+    let limits = read_with(LEAST, &[("DAIS_LIMITS__EVENTS_PER_SECOND", "7")]).unwrap().limits;
+    assert_eq!(limits.events_burst, 14);
+}
+
+#[test]
+fn origins_are_what_browsers_send() {
+    for (text, shown) in [
+        ("https://A.Example:443", "https://a.example"),
+        ("http://a.example:80", "http://a.example"),
+        ("http://a.example:443", "http://a.example:443"),
+        ("http://[::1]:7800", "http://[::1]:7800"),
+        ("capacitor://localhost", "capacitor://localhost"),
+    ] {
+        assert_eq!(text.parse::<WebOrigin>().unwrap().to_string(), shown);
+    }
+    for text in [
+        "",
+        "null",
+        "*",
+        "a.example",
+        "https://",
+        "https://a/",
+        "https://u@a",
+        "https://a:",
+        "https://a:x",
+        "https://a:99999",
+        "https://a:+1",
+        "https://ä.example",
+        "https://[::1",
+        "https://[x]",
+        "://a",
+        "1x://a",
+    ] {
+        assert!(text.parse::<WebOrigin>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn public_urls_take_the_id_in_host_or_path() {
+    let id = key_prefix::InstanceName::new("a_1").unwrap();
+    let url = PublicUrl::parse("https://dais.example:8443/i/{instance}/").unwrap();
+    assert_eq!(url.of_instance(&id), "https://dais.example:8443/i/a_1");
+    assert_eq!(url.origin_of_instance(&id).to_string(), "https://dais.example:8443");
+    assert!(url.suits(&id));
+    assert!(!PublicUrl::parse("https://{instance}.x").unwrap().suits(&id));
+    for text in [
+        "https://u:p@h",
+        "https://h/?q",
+        "https://h/#f",
+        "https://h/a b",
+        "https://{other}.h",
+        "ftp://h",
+        "h",
+    ] {
+        assert!(PublicUrl::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn blocks_hold_their_addresses() {
+    for (block, address, inside) in [
+        ("10.0.0.0/8", "10.255.0.1", true),
+        ("10.0.0.0/8", "11.0.0.1", false),
+        ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+        ("0.0.0.0/0", "1.2.3.4", true),
+        ("0.0.0.0/0", "::1", false),
+        ("::/0", "fd00::1", true),
+        ("fd00::/8", "fd12::1", true),
+        ("fd00::/8", "fe80::1", false),
+        ("127.0.0.1", "127.0.0.1", true),
+        ("127.0.0.1", "127.0.0.2", false),
+    ] {
+        let contains = block.parse::<AddressBlock>().unwrap().contains(address.parse().unwrap());
+        assert_eq!(contains, inside, "{address} in {block}");
+    }
+    for text in ["", "10.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "::/129", "host"] {
+        assert!(text.parse::<AddressBlock>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn reference_can_be_used_as_it_stands_and_states_the_true_defaults() {
+    let text = Config::reference();
+    let mut reference =
+        Config::from_text("reference", &text, &Overrides::default(), vars(&[("DAIS_INSTANCE__ID", "a-1")]))
+            .unwrap();
+    let least = read(LEAST).unwrap();
+    // What the reference has to make up: the app's name and key, a media server, a prefix.
+    reference.apps[0].code = least.apps[0].code.clone();
+    reference.apps[0].media = None;
+    reference.media.clear();
+    reference.redis.key_prefix = least.redis.key_prefix.clone();
+    assert_eq!(format!("{reference:#?}"), format!("{least:#?}"));
+}
+
+#[test]
+fn examples_in_the_reference_are_right_too() {
+    let text = Config::reference();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let Some((key, _)) = line
+            .split_once(" = ")
+            .filter(|(key, _)| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        else {
+            continue;
+        };
+        let mut used = text.replace(&format!("# {line}\n"), &format!("{line}\n"));
+        if matches!(key, "keys" | "public_key") {
+            used = used.lines().filter(|line| !line.starts_with("secret = ")).collect::<Vec<_>>().join("\n");
+        }
+        if key == "sentinel_service" {
+            used = used.replace("# sentinels = ", "sentinels = ");
+        }
+        let result = read(&used);
+        // The example of a public key is cut short.
+        assert!(result.is_ok() || key == "public_key", "{key}: {}", messages(result));
+    }
+}

@@ -1,0 +1,109 @@
+//! Every metric, defined once. Label values are bounded; room and user ids are never labels.
+
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+use std::time::Duration;
+
+/// All metrics of an instance, prefixed `dais_`.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Registry,
+    /// Rooms in memory.
+    pub rooms: IntGauge,
+    /// Peers of rooms in memory.
+    pub peers: IntGauge,
+    /// Open Socket.IO connections.
+    pub sockets: IntGauge,
+    /// Joins by result: an error code, or `ok`, `resumed`.
+    pub joins: IntCounterVec,
+    /// Requests by event and result.
+    pub requests: IntCounterVec,
+    /// Rooms whose lease was lost, by how: `taken`, `fenced`, `unowned`.
+    pub lease_losses: IntCounterVec,
+    /// Rooms taken over from an earlier owner.
+    pub takeovers: IntCounter,
+    /// Rooms written anew from memory because Redis lost data.
+    pub restored: IntCounter,
+    /// Seconds that a script call took, by script.
+    pub script_seconds: HistogramVec,
+    /// `router-sync` messages by what became of them.
+    pub router_sync: IntCounterVec,
+    /// Fanout messages by what became of them.
+    pub fanout: IntCounterVec,
+    /// Deliveries that were skipped, by reason.
+    pub skipped: IntCounterVec,
+    /// Heartbeats by result.
+    pub heartbeats: IntCounterVec,
+    /// Joins refused by the admission limit.
+    pub admissions_refused: IntCounter,
+    /// Events of media servers, by kind.
+    pub media_events: IntCounterVec,
+    /// What the reaper's leader did, by action.
+    pub reaper: IntCounterVec,
+    /// 1 while ready.
+    pub ready: IntGauge,
+}
+
+impl Metrics {
+    /// A registry with every metric at zero.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new_custom(Some("dais".to_owned()), None)?;
+        let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok(gauge)
+        };
+        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok(counter)
+        };
+        let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok(counters)
+        };
+        let script_seconds = HistogramVec::new(
+            HistogramOpts::new("script_seconds", "seconds that a script call took").buckets(vec![
+                0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+            ]),
+            &["script"],
+        )?;
+        registry.register(Box::new(script_seconds.clone()))?;
+        Ok(Self {
+            rooms: gauge("rooms", "rooms in memory")?,
+            peers: gauge("peers", "peers of rooms in memory")?,
+            sockets: gauge("sockets", "open Socket.IO connections")?,
+            joins: counters("joins_total", "joins by result", &["result"])?,
+            requests: counters("requests_total", "requests by event and result", &["event", "result"])?,
+            lease_losses: counters("lease_losses_total", "rooms whose lease was lost", &["how"])?,
+            takeovers: counter("takeovers_total", "rooms taken over from an earlier owner")?,
+            restored: counter("rooms_restored_total", "rooms written anew because Redis lost data")?,
+            script_seconds,
+            router_sync: counters("router_sync_total", "router-sync messages by what became of them", &["outcome"])?,
+            fanout: counters("fanout_total", "fanout messages by what became of them", &["outcome"])?,
+            skipped: counters("skipped_total", "deliveries skipped, by reason", &["reason"])?,
+            heartbeats: counters("heartbeats_total", "heartbeats by result", &["result"])?,
+            admissions_refused: counter("admissions_refused_total", "joins refused by the admission limit")?,
+            media_events: counters("media_events_total", "events of media servers", &["kind"])?,
+            reaper: counters("reaper_total", "what the reaper's leader did", &["action"])?,
+            ready: gauge("ready", "1 while ready")?,
+            registry,
+        })
+    }
+
+    /// Notes how long a script call took.
+    pub fn script_took(&self, script: &'static str, took: Duration) {
+        self.script_seconds.with_label_values(&[script]).observe(took.as_secs_f64());
+    }
+
+    /// The text exposition.
+    pub fn exposition(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut out) {
+            tracing::error!(error = &error as &dyn std::error::Error, "metrics cannot be encoded");
+        }
+        out
+    }
+}

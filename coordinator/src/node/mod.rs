@@ -1,0 +1,218 @@
+//! One instance: what its parts share, and its life from registration to the last lease released.
+
+pub mod canary;
+pub mod drain;
+pub mod heartbeat;
+pub mod reaping;
+pub mod register;
+
+use key_prefix::{Instance, Keys};
+use media_bridge::EmbeddedSfu;
+use redis_scripts::Scripts;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Verifier;
+use crate::clock::{Moment, RedisClock};
+use crate::config::{App, Config};
+use crate::limits::TokenBucket;
+use crate::metrics::Metrics;
+use crate::room::registry::Rooms;
+use crate::socket::watch::Watches;
+
+/// What a room needs to talk to Redis.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// The scripts.
+    pub scripts: Scripts,
+    /// The names.
+    pub keys: Keys,
+    /// This incarnation.
+    pub me: Instance,
+    /// Time to live of an owner key.
+    pub owner_ttl: Duration,
+    /// How long a lease may be relied on after its last renewal.
+    pub self_fence: Duration,
+    /// How long a room that nobody owns is kept.
+    pub room_life: Duration,
+    metrics: Metrics,
+}
+
+impl Store {
+    /// Runs a script call and notes how long it took.
+    pub async fn timed<T>(&self, script: &'static str, call: impl Future<Output = T>) -> T {
+        let sent = Moment::now();
+        let answer = call.await;
+        self.metrics.script_took(script, Moment::now().since(sent));
+        answer
+    }
+}
+
+/// Everything that the parts of an instance share.
+pub struct Node {
+    /// The configuration.
+    pub config: Config,
+    /// Redis.
+    pub store: Store,
+    /// Where clients reach this instance.
+    pub public_url: String,
+    /// Every metric.
+    pub metrics: Metrics,
+    /// Rooms in memory.
+    pub rooms: Rooms,
+    /// Rooms watched from here.
+    pub watches: Watches,
+    /// The embedded media server, where an app uses it.
+    pub media: Option<EmbeddedSfu>,
+    /// Verifies tokens.
+    pub verifier: Verifier,
+    /// Redis's clock.
+    pub redis_clock: RedisClock,
+    /// Joins admitted per second.
+    pub admission: TokenBucket,
+    /// Whether Redis answers; written by the heartbeat alone.
+    pub store_up: watch::Sender<bool>,
+    /// Whether the canary came back in time.
+    pub canary: canary::Canary,
+    /// Ends every task of the instance.
+    pub ending: CancellationToken,
+    /// Ends the process because of something that must not go on, saying why.
+    pub fatal: watch::Sender<Option<Fatal>>,
+    draining: AtomicBool,
+    store_lost_at: AtomicU64,
+    /// Counts outages of Redis, for whoever measures time by what Redis shows.
+    pub disturbances: watch::Sender<u64>,
+    apps: HashMap<String, Arc<App>>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({})", self.store.me)
+    }
+}
+
+/// Why a process ends by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fatal {
+    /// A newer incarnation of its name lives.
+    #[error("a newer incarnation of this instance is running")]
+    Superseded,
+}
+
+/// What [`Node::new`] is made of.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// The scripts.
+    pub scripts: Scripts,
+    /// The names.
+    pub keys: Keys,
+    /// This incarnation.
+    pub me: Instance,
+    /// Where clients reach this instance.
+    pub public_url: String,
+    /// Every metric.
+    pub metrics: Metrics,
+    /// The embedded media server, where an app uses it.
+    pub media: Option<EmbeddedSfu>,
+}
+
+/// A room that nobody owns is kept so long.
+const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl Node {
+    /// An instance that has registered, and holds nothing yet.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { config, scripts, keys, me, public_url, metrics, media } = parts;
+        let store = Store {
+            scripts,
+            keys,
+            me,
+            owner_ttl: config.lease.owner_ttl(),
+            self_fence: config.lease.self_fence,
+            room_life: ROOM_LIFE,
+            metrics: metrics.clone(),
+        };
+        Arc::new(Self {
+            verifier: Verifier::new(&config.apps),
+            apps: config.apps.iter().map(|app| (app.code.to_string(), Arc::new(app.clone()))).collect(),
+            admission: TokenBucket::new(config.limits.joins_per_second, config.limits.joins_burst),
+            rooms: Rooms::default(),
+            watches: Watches::default(),
+            redis_clock: RedisClock::default(),
+            store_up: watch::Sender::new(true),
+            canary: canary::Canary::default(),
+            ending: CancellationToken::new(),
+            fatal: watch::Sender::new(None),
+            draining: AtomicBool::new(false),
+            store_lost_at: AtomicU64::new(0),
+            disturbances: watch::Sender::new(0),
+            config,
+            store,
+            public_url,
+            metrics,
+            media,
+        })
+    }
+
+    /// The app of this code.
+    pub fn app(&self, code: &str) -> Option<Arc<App>> {
+        self.apps.get(code).cloned()
+    }
+
+    /// Whether it takes no new rooms.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Ends the process: going on would be wrong.
+    pub fn fail(&self, why: &Fatal) {
+        tracing::error!(reason = %why, "ending");
+        self.fatal.send_replace(Some(why.clone()));
+    }
+
+    /// Notes whether Redis answered the heartbeat.
+    pub(crate) fn store_answered(&self, up: bool) {
+        let was = self.store_up.send_replace(up);
+        if up && !was {
+            self.disturbances.send_modify(|count| *count += 1);
+            tracing::info!("Redis answers again");
+        } else if !up && was {
+            self.store_lost_at.store(Moment::now().parts().0, Ordering::Relaxed);
+            tracing::warn!("Redis does not answer");
+        }
+    }
+
+    /// Whether new clients should be sent here, and if not, why.
+    pub fn readiness(&self) -> Result<(), &'static str> {
+        let lost_for = || {
+            let lost = self.store_lost_at.load(Ordering::Relaxed);
+            Duration::from_millis(Moment::now().parts().0.saturating_sub(lost))
+        };
+        if self.is_draining() {
+            Err("draining")
+        } else if !*self.store_up.borrow() && lost_for() >= self.config.redis.unready_after {
+            Err("Redis does not answer")
+        } else if !self.canary.is_fresh(Moment::now(), 3 * self.config.lease.heartbeat) {
+            Err("the canary has not come back")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A random number below `bound`, for spreading what would else come at once.
+pub fn random_below(bound: u64) -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0 % bound.max(1)
+}
+
+/// A random pause up to `spread`.
+pub fn random_pause(spread: Duration) -> Duration {
+    Duration::from_millis(random_below(u64::try_from(spread.as_millis()).unwrap_or(u64::MAX)))
+}

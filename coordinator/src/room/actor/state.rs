@@ -1,0 +1,161 @@
+//! Settings and guest states: changes from here, from elsewhere, out of order, and missed.
+
+use redis_scripts::{ScriptError, SettingsVersion, Updated};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{Actor, GAP_CHANGES, GAP_PATIENCE, State};
+use crate::error::{ApiError, ErrorCode};
+use crate::room::projection::StateChange;
+use crate::room::work::{GuestChange, Refusal, SettingsChange};
+
+impl Actor {
+    pub(super) async fn update_settings(&mut self, change: &SettingsChange) -> Result<SettingsVersion, Refusal> {
+        let mut restored = false;
+        loop {
+            let store = self.node.store.clone();
+            let updated = self.serving()?.update_settings(&store, change).await;
+            if let Some(sv) = self.updated(updated, &mut restored).await? {
+                let settings = Some(change.patch.fields().clone());
+                self.made(sv, settings, None, &change.by).await;
+                return Ok(sv);
+            }
+        }
+    }
+
+    pub(super) async fn update_guest(&mut self, change: &GuestChange) -> Result<SettingsVersion, Refusal> {
+        let mut restored = false;
+        loop {
+            let store = self.node.store.clone();
+            let updated = self.serving()?.update_guest(&store, change).await;
+            if let Some(sv) = self.updated(updated, &mut restored).await? {
+                let state = Value::Object(change.patch.fields().clone());
+                let guests = Map::from_iter([(change.user.to_string(), state)]);
+                self.made(sv, None, Some(guests), &change.by).await;
+                return Ok(sv);
+            }
+        }
+    }
+
+    /// The version that was made; `None`: the room was restored, repeat.
+    async fn updated(
+        &mut self,
+        updated: Result<Updated, ScriptError>,
+        restored: &mut bool,
+    ) -> Result<Option<SettingsVersion>, Refusal> {
+        let lost = matches!(updated, Ok(Updated::Missing { .. } | Updated::Damaged { .. }));
+        if lost && !*restored {
+            *restored = true;
+            self.damaged().await;
+            return Ok(None);
+        }
+        match refusal_of(updated.map_err(ApiError::from)?) {
+            Ok((sv, owner)) => {
+                if owner != self.node.store.me.as_str() {
+                    self.suspend("taken");
+                }
+                Ok(Some(sv))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn made(
+        &mut self,
+        sv: SettingsVersion,
+        settings: Option<Map<String, Value>>,
+        guests: Option<Map<String, Value>>,
+        by: &str,
+    ) {
+        let to = sv.as_u64();
+        self.learn(StateChange { from: to - 1, to, settings, guests, by: Some(by.to_owned()) }).await;
+    }
+
+    /// Another instance changed the room.
+    pub(super) async fn synced(&mut self, change: StateChange) {
+        let outcome = match &self.state {
+            State::Owned(room) if change.to > room.projection().sv.as_u64() => "applied",
+            _ => "ignored",
+        };
+        self.node.metrics.router_sync.with_label_values(&[outcome]).inc();
+        if outcome == "applied" {
+            self.learn(change).await;
+        }
+    }
+
+    /// Applies a change if it is the next; keeps it for a moment if it came early.
+    async fn learn(&mut self, change: StateChange) {
+        if !self.serves() {
+            return;
+        }
+        let State::Owned(room) = &self.state else { return };
+        let sv = room.projection().sv.as_u64();
+        if change.to <= sv {
+            return;
+        }
+        if change.from != sv {
+            if self.early.len() >= GAP_CHANGES {
+                self.read_again("gap").await;
+                return;
+            }
+            self.early.insert(change.from, change);
+            self.gap_due.get_or_insert_with(|| Instant::now() + GAP_PATIENCE);
+            return;
+        }
+        self.follow(&change);
+        self.permissions_changed(&change).await;
+        self.follow_early();
+    }
+
+    fn follow(&mut self, change: &StateChange) {
+        let State::Owned(room) = &mut self.state else { return };
+        room.advance(change);
+        self.broadcast_change(change);
+    }
+
+    /// Applies changes that waited, as far as they follow.
+    pub(super) fn follow_early(&mut self) {
+        while let State::Owned(room) = &self.state {
+            let sv = room.projection().sv.as_u64();
+            self.early = self.early.split_off(&sv);
+            let Some(change) = self.early.remove(&sv) else { break };
+            self.follow(&change);
+        }
+        if self.early.is_empty() {
+            self.gap_due = None;
+        }
+    }
+
+    /// The heartbeat saw another version than memory has: something was missed, or lost.
+    pub(super) async fn stands_at(&mut self, sv: u64, cv: u64) {
+        let State::Owned(room) = &self.state else { return };
+        let here = (room.projection().sv.as_u64(), room.projection().cv.as_u64());
+        if here != (sv, cv) {
+            self.read_again("heartbeat").await;
+        }
+    }
+}
+
+/// The version that an update made and who owns the room, or why it was refused.
+pub(crate) fn refusal_of(updated: Updated) -> Result<(SettingsVersion, String), ApiError> {
+    Err(match updated {
+        Updated::Ok { sv, owner } => return Ok((sv, owner)),
+        Updated::Missing { owner } | Updated::Damaged { owner } if !owner.is_empty() => {
+            ApiError::new(ErrorCode::StoreUnavailable, "the room is being restored")
+        }
+        Updated::Missing { .. } | Updated::Damaged { .. } => {
+            ApiError::new(ErrorCode::RoomNotFound, "there is no such room")
+        }
+        Updated::Closed { status } => ApiError::new(ErrorCode::RoomClosed, format!("the room is {status}")),
+        Updated::Conflict { sv } => {
+            ApiError::new(ErrorCode::VersionConflict, format!("the settings version is {sv}"))
+        }
+        Updated::TooLarge { field, bytes } => {
+            ApiError::new(ErrorCode::PayloadTooLarge, format!("`{field}` would have {bytes} bytes, which is too large"))
+        }
+        Updated::TooMany { guests } => {
+            ApiError::new(ErrorCode::PayloadTooLarge, format!("{guests} users have a state in this room already"))
+        }
+        Updated::NotPresent => ApiError::new(ErrorCode::NotInRoom, "join the room first"),
+    })
+}

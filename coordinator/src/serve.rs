@@ -1,0 +1,218 @@
+//! `coordinator serve`: an instance from its first look at Redis to its last lease released.
+
+use fred::interfaces::ClientLike as _;
+use key_prefix::{Keys, Prefix};
+use media_bridge::{ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEventKind, MediaSignal};
+use redis_scripts::Scripts;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::config::{Config, MediaKind, Role};
+use crate::metrics::Metrics;
+use crate::node::{Fatal, Node, Parts, drain, heartbeat, reaping, register};
+use crate::room::work::Work;
+use crate::socket::lists;
+use crate::{http, store, sync};
+
+/// Signals of the media server that may wait to be handled.
+const MEDIA_SIGNALS: usize = 4_096;
+/// After a drain, open connections have so long to hear that they should move.
+const FAREWELL: Duration = Duration::from_millis(250);
+
+/// Why an instance could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The key prefix is none.
+    #[error("redis.key_prefix cannot be used")]
+    Prefix(#[from] key_prefix::PrefixError),
+    /// A listener cannot be opened.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Redis cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    /// The name is held.
+    #[error(transparent)]
+    Register(#[from] register::RegisterError),
+    /// The subscription cannot be made.
+    #[error("cannot subscribe")]
+    Subscribe(#[source] fred::error::Error),
+    /// The metrics cannot be registered.
+    #[error("metrics")]
+    Metrics(#[from] prometheus::Error),
+    /// The media server cannot start.
+    #[error("the embedded media server cannot start")]
+    Media(#[from] media_bridge::MediaError),
+    /// Signals cannot be had.
+    #[error("signals")]
+    Signals(#[source] std::io::Error),
+    /// Going on would be wrong.
+    #[error("the instance had to end")]
+    Fatal(#[from] Fatal),
+}
+
+/// The names under the configured prefix.
+pub fn keys(config: &Config) -> Result<Keys, key_prefix::PrefixError> {
+    let prefix = match config.redis.key_prefix.as_str() {
+        "" if config.dev => Prefix::dev(),
+        text => Prefix::parse(text)?,
+    };
+    Ok(Keys::new(prefix))
+}
+
+/// Runs an instance until it is told to end, by a signal or by `parent_gone`.
+pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Result<(), ServeError> {
+    let keys = keys(&config)?;
+    let (public, admin) = (bind(config.instance.listen).await?, bind(config.instance.admin_listen).await?);
+    let (client, server) = store::prove(&config.redis, config.dev).await?;
+    tracing::info!(kind = server.kind, version = server.version, append_only = server.append_only, "Redis is fit");
+    let scripts = Scripts::new(client);
+
+    let listen = local(&public, config.instance.listen)?;
+    let admin_listen = local(&admin, config.instance.admin_listen)?;
+    let address = reachable(listen);
+    let public_url = config.instance.public_base().unwrap_or_else(|| format!("http://{address}"));
+    let (me, now) = register::register(&scripts, &keys, &config, &address, &public_url).await?;
+    let subscriber = store::connect_subscriber(&config.redis).await?;
+
+    let (signals, heard) = mpsc::channel(MEDIA_SIGNALS);
+    let clock = Arc::new(crate::clock::RedisClock::default());
+    clock.heard(now);
+    let media = media(&config, &clock, signals)?;
+    let metrics = Metrics::new()?;
+    let node = Node::new(Parts { config, scripts, keys, me, public_url, metrics, media });
+    node.redis_clock.heard(now);
+    sync::listen(Arc::clone(&node), subscriber.clone()).await.map_err(ServeError::Subscribe)?;
+    tokio::spawn(heartbeat::run(Arc::clone(&node)));
+    tokio::spawn(heartbeat::touch(Arc::clone(&node)));
+    tokio::spawn(lists::digest(Arc::clone(&node)));
+    tokio::spawn(hear_media(Arc::clone(&node), heard));
+    if node.config.instance.has(Role::Reaper) {
+        tokio::spawn(reaping::run(Arc::clone(&node)));
+    }
+
+    let ending = |node: &Arc<Node>| node.ending.clone().cancelled_owned();
+    let io = http::serve_public(Arc::clone(&node), public, ending(&node)).await.map_err(ServeError::Signals)?;
+    http::serve_admin(Arc::clone(&node), admin, ending(&node));
+    tracing::info!(
+        instance = node.store.me.as_str(),
+        %listen,
+        %admin_listen,
+        public_url = node.public_url,
+        prefix = %node.store.keys.prefix(),
+        "ready"
+    );
+
+    let ended = until_told(&node, parent_gone).await?;
+    if let Some(fatal) = ended {
+        node.ending.cancel();
+        return Err(fatal.into());
+    }
+    let deadline = Instant::now() + node.config.instance.drain;
+    tokio::select! {
+        done = drain::drain(&node, deadline) => tracing::info!(
+            rooms = done.rooms, members = done.members, left_behind = done.left_behind, "drained"
+        ),
+        // A second signal, or something that must not go on: at once.
+        _ = until_told(&node, std::future::pending()) => tracing::warn!("ending at once"),
+    }
+    tokio::time::sleep(FAREWELL).await;
+    io.close().await;
+    node.ending.cancel();
+    if let Some(media) = &node.media {
+        media.shutdown().await;
+    }
+    _ = subscriber.quit().await;
+    _ = node.store.scripts.client().quit().await;
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
+fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, ServeError> {
+    listener.local_addr().map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Host and port under which other machines can tell this process from others.
+fn reachable(listen: SocketAddr) -> String {
+    if !listen.ip().is_unspecified() {
+        return listen.to_string();
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}:{}", listen.port())
+}
+
+fn media(
+    config: &Config,
+    clock: &Arc<crate::clock::RedisClock>,
+    signals: mpsc::Sender<MediaSignal>,
+) -> Result<Option<EmbeddedSfu>, ServeError> {
+    if !config.media.iter().any(|media| media.kind == MediaKind::Embedded) {
+        return Ok(None);
+    }
+    let clock = Arc::clone(clock);
+    let now: ClockMs = Arc::new(move || i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));
+    Ok(Some(EmbeddedSfu::new(EmbeddedConfig::default(), now, signals)?))
+}
+
+async fn until_told(node: &Node, parent_gone: impl Future<Output = ()>) -> Result<Option<Fatal>, ServeError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let mut fatal = node.fatal.subscribe();
+    tokio::select! {
+        _ = terminate.recv() => Ok(None),
+        _ = interrupt.recv() => Ok(None),
+        () = parent_gone => Ok(None),
+        why = fatal.wait_for(Option::is_some) => Ok(why.ok().and_then(|why| why.clone())),
+    }
+}
+
+const fn label(kind: &MediaEventKind) -> &'static str {
+    match kind {
+        MediaEventKind::ParticipantJoined => "participant_joined",
+        MediaEventKind::AudioStarted => "audio_started",
+        MediaEventKind::AudioStopped => "audio_stopped",
+        MediaEventKind::RoomExited { .. } => "room_exited",
+        MediaEventKind::RoomFinished => "room_finished",
+    }
+}
+
+/// Passes what the media server says on to the rooms.
+async fn hear_media(node: Arc<Node>, mut signals: mpsc::Receiver<MediaSignal>) {
+    loop {
+        let signal = tokio::select! {
+            () = node.ending.cancelled() => return,
+            signal = signals.recv() => signal,
+        };
+        match signal {
+            Some(MediaSignal::Event(event)) => {
+                tracing::debug!(?event, "media");
+                node.metrics.media_events.with_label_values(&[label(&event.kind)]).inc();
+            }
+            Some(MediaSignal::TracksChanged { room, subscribers }) => {
+                let room = key_prefix::AppCode::new(&room.app)
+                    .and_then(|app| Ok(key_prefix::RoomKey::new(app, key_prefix::RoomId::new(&room.room)?)));
+                let Ok(room) = room else { continue };
+                let peers = subscribers.iter().map(|peer| Arc::clone(&peer.peer)).collect();
+                if let Some(handle) = node.rooms.find(&room)
+                    && handle.tell(Work::Tracks(peers)).is_err()
+                {
+                    node.metrics.skipped.with_label_values(&["mailbox_full"]).inc();
+                }
+            }
+            None => return,
+        }
+    }
+}

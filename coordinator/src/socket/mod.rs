@@ -1,0 +1,143 @@
+//! Socket.IO: who is connected, what they ask, what they are told.
+//!
+//! A connection is checked at its handshake ([`handshake`]), then asks one thing after another: its
+//! requests wait in a bounded queue and are answered in order ([`inbound`]), each validated into a typed
+//! body ([`requests`]) before anything acts on it ([`dispatch`]).
+
+pub mod dispatch;
+pub mod handshake;
+pub mod inbound;
+pub mod join;
+pub mod lists;
+pub mod media;
+pub mod requests;
+pub mod watch;
+
+use key_prefix::RoomKey;
+use serde_json::value::RawValue;
+use socketioxide::SendError;
+use socketioxide::SocketError;
+use socketioxide::extract::SocketRef;
+use socketioxide::socket::Sid;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::auth::Identity;
+use crate::limits::TokenBucket;
+use crate::room::names::RoomNames;
+use crate::room::peer::Role;
+
+/// What became of an event that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is on its way.
+    Sent,
+    /// The client does not read fast enough.
+    QueueFull,
+    /// The client is gone.
+    Closed,
+}
+
+/// A connected client. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    socket: SocketRef,
+    connection: Arc<Connection>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.socket.id)
+    }
+}
+
+impl Client {
+    /// The client of this socket.
+    pub const fn new(socket: SocketRef, connection: Arc<Connection>) -> Self {
+        Self { socket, connection }
+    }
+
+    /// The connection's id.
+    pub fn sid(&self) -> Sid {
+        self.socket.id
+    }
+
+    /// Whether it is still there.
+    pub fn is_connected(&self) -> bool {
+        self.socket.connected()
+    }
+
+    /// Sends an event; never waits.
+    pub fn send(&self, event: &'static str, body: &RawValue) -> Delivery {
+        match self.socket.emit(event, body) {
+            Ok(()) => Delivery::Sent,
+            Err(SendError::Socket(SocketError::InternalChannelFull)) => Delivery::QueueFull,
+            Err(SendError::Socket(SocketError::Closed)) => Delivery::Closed,
+            Err(SendError::Serialize(error)) => {
+                tracing::error!(error = &error as &dyn std::error::Error, event, "an event cannot be encoded");
+                Delivery::Closed
+            }
+        }
+    }
+
+    /// Closes the connection.
+    pub fn disconnect(&self) {
+        _ = self.socket.clone().disconnect();
+    }
+
+    /// It is no longer a member of the room.
+    pub fn forget(&self, room: &RoomKey) {
+        self.connection.rooms().remove(room);
+    }
+
+    /// Tells it that its session in a room is over, and forgets the room.
+    pub fn evict(&self, names: &RoomNames, reason: &str) {
+        self.forget(&names.key);
+        if let Ok(body) = RawValue::from_string(format!(r#"{},"reason":"{reason}"}}"#, names.event_head)) {
+            self.send("session:evicted", &body);
+        }
+    }
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Who it is, by its token.
+    pub identity: Identity,
+    /// The device that its handshake named.
+    pub device: Option<Arc<str>>,
+    /// Requests that it may make.
+    pub allowance: TokenBucket,
+    queue: Mutex<inbound::Queue>,
+    rooms: Mutex<HashMap<RoomKey, Role>>,
+    watched: Mutex<HashSet<RoomKey>>,
+}
+
+impl Connection {
+    /// A connection that has done nothing yet.
+    pub fn new(identity: Identity, device: Option<Arc<str>>, allowance: TokenBucket) -> Self {
+        Self {
+            identity,
+            device,
+            allowance,
+            queue: Mutex::default(),
+            rooms: Mutex::default(),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// Rooms that it is in or joining, with its role there.
+    pub fn rooms(&self) -> MutexGuard<'_, HashMap<RoomKey, Role>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rooms that it watches.
+    pub fn watched(&self) -> MutexGuard<'_, HashSet<RoomKey>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, inbound::Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,330 @@
+//! Rooms watched from here, whoever owns them: host cards, and monitors.
+
+use key_prefix::RoomKey;
+use redis_scripts::{Read, WatchedReport};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use socketioxide::socket::Sid;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::dispatch::{Answer, Asking, raw};
+use super::requests::Watch;
+use super::{Client, Delivery};
+use crate::error::{ApiError, ErrorCode};
+use crate::node::Node;
+use crate::room::names::{RoomNames, json_string};
+use crate::room::snapshot::Remote;
+
+/// As what a client gets the changes of a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum View {
+    /// `card:update`
+    Card,
+    /// The events that members get.
+    Monitor,
+}
+
+#[derive(Debug)]
+struct Watched {
+    names: Arc<RoomNames>,
+    /// The newest settings and cell version that was passed on.
+    passed: (u64, u64),
+    audience: HashMap<(Sid, View), Client>,
+}
+
+/// Rooms watched from here and by whom.
+#[derive(Debug, Default)]
+pub struct Watches {
+    rooms: Mutex<HashMap<RoomKey, Watched>>,
+    pub(super) listing: Mutex<super::lists::Listing>,
+}
+
+/// What a fanout message says of itself.
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    room: String,
+    of: Counter,
+    to: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Counter {
+    Settings,
+    Cell,
+}
+
+impl Watches {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RoomKey, Watched>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rooms that the heartbeat keeps watching.
+    pub fn rooms(&self) -> Vec<RoomKey> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn add(&self, node: &Node, room: &RoomKey, client: &Client, view: View) -> Arc<RoomNames> {
+        let mut rooms = self.lock();
+        let watched = rooms.entry(room.clone()).or_insert_with(|| Watched {
+            names: Arc::new(RoomNames::new(room.clone(), &node.store.keys)),
+            passed: (0, 0),
+            audience: HashMap::new(),
+        });
+        watched.audience.insert((client.sid(), view), client.clone());
+        Arc::clone(&watched.names)
+    }
+
+    /// Notes that a snapshot of these versions was given out; says whether more was passed on since.
+    fn given(&self, room: &RoomKey, snapshot: (u64, u64)) -> bool {
+        let mut rooms = self.lock();
+        let Some(watched) = rooms.get_mut(room) else { return true };
+        let is_newest = watched.passed.0 <= snapshot.0 && watched.passed.1 <= snapshot.1;
+        watched.passed = (watched.passed.0.max(snapshot.0), watched.passed.1.max(snapshot.1));
+        is_newest
+    }
+
+    /// Takes a client out; the rooms that nobody watches any more are given up.
+    fn take_out(&self, room: &RoomKey, sid: Sid, views: &[View]) -> (bool, bool) {
+        let mut rooms = self.lock();
+        let Entry::Occupied(mut entry) = rooms.entry(room.clone()) else { return (false, false) };
+        let audience = &mut entry.get_mut().audience;
+        let before = audience.len();
+        for view in views {
+            audience.remove(&(sid, *view));
+        }
+        let was_there = audience.len() < before;
+        let is_last = audience.is_empty();
+        if is_last {
+            entry.remove();
+        }
+        (was_there, is_last)
+    }
+
+    /// A connection that watched these rooms is gone.
+    pub fn remove(&self, node: &Node, sid: Sid, rooms: &[RoomKey]) {
+        for room in rooms {
+            if self.take_out(room, sid, &[View::Card, View::Monitor]).1 {
+                give_up(node, room.clone());
+            }
+        }
+    }
+
+    /// Passes a fanout message on to who watches its room here.
+    pub fn pass_on(&self, node: &Node, message: &str) {
+        let fanout = |outcome| node.metrics.fanout.with_label_values(&[outcome]).inc();
+        let Ok(envelope) = serde_json::from_str::<Envelope>(message) else {
+            fanout("malformed");
+            return;
+        };
+        let Ok(room) = RoomKey::from_route(&envelope.room) else {
+            fanout("malformed");
+            return;
+        };
+        let mut slow = Vec::new();
+        {
+            let mut rooms = self.lock();
+            let Some(watched) = rooms.get_mut(&room) else {
+                fanout("nobody");
+                node.metrics.skipped.with_label_values(&["no_local_room"]).inc();
+                return;
+            };
+            let passed = match envelope.of {
+                Counter::Settings => &mut watched.passed.0,
+                Counter::Cell => &mut watched.passed.1,
+            };
+            *passed = (*passed).max(envelope.to);
+            let head = r#"{"room":"#.len() + watched.names.route_json.len();
+            let Some(tail) = message.get(head..) else { return };
+            let Ok(body) = RawValue::from_string(format!("{}{tail}", watched.names.event_head)) else { return };
+            for ((_, view), client) in &watched.audience {
+                let event = match (view, envelope.of) {
+                    (View::Card, _) => "card:update",
+                    (View::Monitor, Counter::Settings) => "room:update",
+                    (View::Monitor, Counter::Cell) => "room:presence",
+                };
+                if client.send(event, &body) == Delivery::QueueFull {
+                    slow.push(client.clone());
+                }
+            }
+        }
+        fanout("delivered");
+        for client in slow {
+            node.metrics.skipped.with_label_values(&["queue_full"]).inc();
+            client.disconnect();
+        }
+    }
+
+    /// What the heartbeat says of a watched room. If something was missed, everybody gets a snapshot.
+    pub async fn repair(&self, node: &Node, room: &RoomKey, report: WatchedReport) {
+        let (sv, cv) = (report.sv.as_u64(), report.cv.as_u64());
+        let missed = self.lock().get(room).is_some_and(|it| sv > it.passed.0 || cv > it.passed.1);
+        if !missed {
+            return;
+        }
+        let Ok(Read::Ok(standing)) = node.store.scripts.read_room(&node.store.keys, room).await else { return };
+        let Ok(remote) = Remote::read(standing) else { return };
+        let Ok(snapshot) = serde_json::to_string(&remote.snapshot(room.app(), room.room())) else { return };
+        let (sv, cv) = (remote.room.sv.as_u64(), remote.room.cv.as_u64());
+        let mut rooms = self.lock();
+        let Some(watched) = rooms.get_mut(room) else { return };
+        let passed = std::mem::replace(&mut watched.passed, (sv, cv));
+        node.metrics.fanout.with_label_values(&["repaired"]).inc();
+        for (of, from, to) in [("settings", passed.0, sv), ("cell", passed.1, cv)] {
+            if from >= to {
+                continue;
+            }
+            let head = &watched.names.event_head;
+            let body = format!(r#"{head},"of":"{of}","from":{from},"to":{to},"snapshot":{snapshot}}}"#);
+            let Ok(body) = RawValue::from_string(body) else { continue };
+            for ((_, view), client) in &watched.audience {
+                let event = match (view, of) {
+                    (View::Card, _) => "card:update",
+                    (View::Monitor, "settings") => "room:update",
+                    (View::Monitor, _) => "room:presence",
+                };
+                client.send(event, &body);
+            }
+        }
+    }
+}
+
+fn give_up(node: &Node, room: RoomKey) {
+    let store = node.store.clone();
+    tokio::spawn(async move {
+        if let Err(error) = store.scripts.unwatch(&store.keys, &store.me, &room).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "still noted as a watcher");
+        }
+    });
+}
+
+/// Puts the client into the audience, then reads the room, so that nothing falls between.
+async fn begin(asking: &Asking, room: &RoomKey, view: View) -> Result<Option<String>, ApiError> {
+    const READS: usize = 3;
+    let node = &asking.node;
+    node.watches.add(node, room, &asking.client, view);
+    let (store, mut snapshot) = (&node.store, None);
+    for _ in 0..READS {
+        match store.timed("watch", store.scripts.watch(&store.keys, &store.me, room)).await {
+            Ok(Read::Ok(standing)) => {
+                let remote = Remote::read(standing).map_err(|error| {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
+                    ApiError::new(ErrorCode::Internal, "the room cannot be read")
+                })?;
+                let versions = (remote.room.sv.as_u64(), remote.room.cv.as_u64());
+                snapshot = serde_json::to_string(&remote.snapshot(room.app(), room.room())).ok();
+                if node.watches.given(room, versions) {
+                    break;
+                }
+            }
+            Ok(Read::Missing) => {
+                end(asking, room, &[view]);
+                return Ok(None);
+            }
+            Err(error) => {
+                end(asking, room, &[view]);
+                return Err(error.into());
+            }
+        }
+    }
+    if !asking.client.is_connected() {
+        end(asking, room, &[view]);
+    }
+    Ok(snapshot)
+}
+
+fn end(asking: &Asking, room: &RoomKey, views: &[View]) -> bool {
+    let (was_there, is_last) = asking.node.watches.take_out(room, asking.client.sid(), views);
+    if is_last {
+        give_up(&asking.node, room.clone());
+    }
+    was_there
+}
+
+pub(super) async fn watch(asking: &Asking, body: Watch) -> Answer {
+    asking.require_watcher()?;
+    let limit = asking.node.config.limits.watch_rooms;
+    let mut rooms = Vec::with_capacity(body.rooms.len().min(limit));
+    {
+        let mut watched = asking.connection().watched();
+        let more = body.rooms.len() + watched.len();
+        if more > limit {
+            return Err(ApiError::bad_request(format!("{more} rooms would be watched, at most {limit} are allowed")));
+        }
+        for room in body.rooms {
+            let room = asking.room(room)?;
+            watched.insert(room.clone());
+            rooms.push(room);
+        }
+    }
+    let read = futures_util::future::join_all(rooms.iter().map(|room| begin(asking, room, View::Card))).await;
+    let mut cards = Vec::with_capacity(rooms.len());
+    for (room, snapshot) in rooms.iter().zip(read) {
+        match snapshot {
+            Ok(Some(snapshot)) => cards.push(snapshot),
+            Ok(None) => {
+                asking.connection().watched().remove(room);
+                cards.push(format!(r#"{{"id":{},"error":"ROOM_NOT_FOUND"}}"#, json_string(room.room())));
+            }
+            Err(error) => {
+                let mut watched = asking.connection().watched();
+                for room in &rooms {
+                    end(asking, room, &[View::Card]);
+                    watched.remove(room);
+                }
+                return Err(error);
+            }
+        }
+    }
+    raw(format!(r#"{{"ok":true,"rooms":[{}]}}"#, cards.join(",")))
+}
+
+pub(super) async fn unwatch(asking: &Asking, body: Watch) -> Answer {
+    asking.require_watcher()?;
+    for room in body.rooms {
+        let room = asking.room(room)?;
+        end(asking, &room, &[View::Card]);
+        let monitors = asking.node.watches.lock().get(&room).is_some_and(|watched| {
+            watched.audience.contains_key(&(asking.client.sid(), View::Monitor))
+        });
+        if !monitors {
+            asking.connection().watched().remove(&room);
+        }
+    }
+    raw(r#"{"ok":true}"#.to_owned())
+}
+
+/// `room:join` as a monitor: seen by nobody, at any instance.
+pub(super) async fn monitor(asking: &Asking, room: RoomKey) -> Answer {
+    asking.connection().watched().insert(room.clone());
+    match begin(asking, &room, View::Monitor).await {
+        Ok(Some(snapshot)) => {
+            let identity = &asking.connection().identity;
+            let me = format!(
+                r#"{{"peer":{},"user":{},"role":"monitor"}}"#,
+                json_string(asking.client.sid().as_str()),
+                json_string(identity.user.as_str())
+            );
+            let now = asking.node.redis_clock.now_ms();
+            let heartbeat = asking.app.heartbeat.as_millis();
+            raw(format!(
+                r#"{{"ok":true,"self":{me},"room":{snapshot},"media":null,"messages":{{"lastSeq":0}},"serverTime":{now},"heartbeatMs":{heartbeat}}}"#
+            ))
+        }
+        Ok(None) => {
+            asking.connection().watched().remove(&room);
+            Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room"))
+        }
+        Err(error) => {
+            asking.connection().watched().remove(&room);
+            Err(error)
+        }
+    }
+}
+
+/// Ends monitoring; `false` if the client does not monitor the room.
+pub(super) fn stop_monitoring(asking: &Asking, room: &RoomKey) -> bool {
+    end(asking, room, &[View::Monitor])
+}

@@ -1,0 +1,107 @@
+//! The connections to Redis, and the proof that it is one we can trust.
+
+pub mod index;
+pub mod proof;
+
+use fred::prelude::{Builder, Client, ClientLike, Config as RedisConfig, ReconnectPolicy, TcpConfig};
+use fred::clients::SubscriberClient;
+use fred::interfaces::EventInterface as _;
+use fred::types::config::UnresponsiveConfig;
+use std::time::Duration;
+
+use crate::config::Redis;
+
+/// Pauses between attempts to reach Redis again.
+const RECONNECT_MIN_MS: u32 = 50;
+const RECONNECT_MAX_MS: u32 = 1_000;
+/// Messages that the subscriber holds for a reader who is late; the oldest is dropped, and the next
+/// heartbeat repairs what it carried.
+const SUBSCRIBER_BACKLOG: usize = 8_192;
+
+/// Why Redis cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The URL is not one.
+    #[error("redis.url cannot be used")]
+    Url(#[source] fred::error::Error),
+    /// No connection, or no answer.
+    #[error("Redis at {url} cannot be reached")]
+    Unreachable {
+        /// The URL without its password.
+        url: String,
+        /// What the client library said.
+        source: fred::error::Error,
+    },
+    /// It answers, but is not fit.
+    #[error("Redis at {url} cannot be used:\n{}", problems.iter().map(|it| format!("  - {it}")).collect::<Vec<_>>().join("\n"))]
+    Unfit {
+        /// The URL without its password.
+        url: String,
+        /// What is wrong and how to mend it.
+        problems: Vec<proof::Unfit>,
+    },
+}
+
+fn builder(redis: &Redis) -> Result<Builder, StoreError> {
+    let config = RedisConfig::from_url(redis.url.expose()).map_err(StoreError::Url)?;
+    let mut builder = Builder::from_config(config);
+    let timeout = redis.command_timeout;
+    builder
+        .with_connection_config(|connection| {
+            connection.connection_timeout = timeout.max(Duration::from_millis(250));
+            connection.internal_command_timeout = timeout.max(Duration::from_millis(250));
+            // A script is never repeated behind our back: whether it ran is for its caller to find out.
+            connection.max_command_attempts = 1;
+            connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
+            connection.unresponsive =
+                UnresponsiveConfig { max_timeout: Some(timeout * 2), interval: (timeout / 2).max(Duration::from_millis(50)) };
+        })
+        .with_performance_config(|performance| {
+            performance.default_command_timeout = timeout;
+            performance.broadcast_channel_capacity = SUBSCRIBER_BACKLOG;
+        })
+        .set_policy(ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2));
+    Ok(builder)
+}
+
+/// Connects for commands. Returns once the first connection stands; later losses are mended by itself.
+pub async fn connect(redis: &Redis) -> Result<Client, StoreError> {
+    let client = builder(redis)?.build().map_err(StoreError::Url)?;
+    let connecting = client.connect();
+    let connected = tokio::time::timeout(Duration::from_secs(5), client.wait_for_connect()).await;
+    match connected {
+        Ok(Ok(())) => Ok(client),
+        Ok(Err(source)) => Err(StoreError::Unreachable { url: redis.url.to_string(), source }),
+        Err(_) => {
+            connecting.abort();
+            let source = fred::error::Error::new(fred::error::ErrorKind::Timeout, "no answer within 5 s");
+            Err(StoreError::Unreachable { url: redis.url.to_string(), source })
+        }
+    }
+}
+
+/// Connects for pub/sub; subscriptions are made again after each reconnect.
+pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, StoreError> {
+    let client = builder(redis)?.build_subscriber_client().map_err(StoreError::Url)?;
+    client.connect();
+    client
+        .wait_for_connect()
+        .await
+        .map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
+    drop(client.manage_subscriptions());
+    drop(client.error_rx());
+    Ok(client)
+}
+
+/// Connects and proves the server fit; `dev` relaxes the append-only file.
+pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), StoreError> {
+    let client = connect(redis).await?;
+    let info: String = client
+        .info(None)
+        .await
+        .map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
+    match proof::prove(&info, dev) {
+        Ok(server) => Ok((client, server)),
+        Err(problems) => Err(StoreError::Unfit { url: redis.url.to_string(), problems }),
+    }
+}

@@ -1,0 +1,7 @@
+//! The embedded SFU with real WebRTC clients, over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod hostile;
+mod house;
+mod sfu;

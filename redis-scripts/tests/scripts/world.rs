@@ -1,0 +1,177 @@
+//! One server, a few instances and a room: what every check starts from.
+
+use e2e::resp::Value;
+use e2e::servers::{Flavor, RedisServer, ServerOptions};
+use key_prefix::{AppCode, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey, RoomKeys};
+use redis_scripts::{
+    FenceToken, Pin, Pinned, Read, RecordedPeer, Register, Registered, ScriptError, Scripts, Standing,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(crate) const APP: &str = "school";
+pub(crate) const OWNER_TTL: Duration = Duration::from_secs(15);
+/// Settings that a room is made with.
+pub(crate) const DEFAULTS: [(&str, &str); 2] = [("vad", r#"{"threshold":0.5}"#), ("custom", "{}")];
+
+pub(crate) struct World {
+    pub(crate) server: RedisServer,
+    pub(crate) scripts: Scripts,
+    pub(crate) keys: Keys,
+    pub(crate) room: RoomKey,
+    pub(crate) names: RoomKeys,
+}
+
+/// Every key with its value and the time it ends at.
+pub(crate) type Keyspace = BTreeMap<String, (Value, Value)>;
+
+impl World {
+    pub(crate) async fn start(flavor: Flavor) -> Self {
+        let server = ServerOptions::new(flavor).aof(None).start().await;
+        let scripts = Scripts::new(server.client().await);
+        let keys = Keys::new(Prefix::parse("dev/scripts").expect("a good prefix"));
+        let room = room("math-101");
+        let names = keys.room(&room);
+        Self { server, scripts, keys, room, names }
+    }
+
+    /// One command; an error reply ends the test.
+    pub(crate) async fn redis(&self, arguments: &[&str]) -> Value {
+        let reply = self.server.command(arguments).await;
+        assert!(!matches!(reply, Value::Error(_)), "{arguments:?}: {reply:?}");
+        reply
+    }
+
+    pub(crate) async fn now_ms(&self) -> i64 {
+        let time = self.redis(&["TIME"]).await.texts();
+        let part = |at: usize| time[at].parse::<i64>().expect("a number");
+        part(0) * 1000 + part(1) / 1000
+    }
+
+    pub(crate) async fn exists(&self, key: &key_prefix::Key) -> bool {
+        self.redis(&["EXISTS", &key.to_string()]).await == Value::Integer(1)
+    }
+
+    pub(crate) async fn ttl_ms(&self, key: &key_prefix::Key) -> i64 {
+        self.redis(&["PTTL", &key.to_string()]).await.number().expect("a number")
+    }
+
+    pub(crate) async fn get(&self, key: &key_prefix::Key) -> String {
+        self.redis(&["GET", &key.to_string()]).await.text()
+    }
+
+    pub(crate) async fn keyspace(&self) -> Keyspace {
+        let mut all = Keyspace::new();
+        for key in self.redis(&["KEYS", "*"]).await.texts() {
+            let value = self.redis(&["DUMP", &key]).await;
+            let ends = self.redis(&["PEXPIRETIME", &key]).await;
+            all.insert(key, (value, ends));
+        }
+        all
+    }
+
+    /// I-17: a name that `key-prefix` knows, and the type of its row.
+    pub(crate) async fn keys_match_the_table(&self) {
+        for key in self.redis(&["KEYS", "*"]).await.texts() {
+            let kind =
+                self.keys.kind_of(key.as_bytes()).unwrap_or_else(|| panic!("{key:?} is not in the table"));
+            let found = self.redis(&["TYPE", &key]).await.text();
+            assert_eq!(found, kind.row().redis_type.as_str(), "{key:?}");
+        }
+    }
+
+    /// Registers an instance that listens at `{name}:1`, with a public URL.
+    pub(crate) async fn register(&self, name: &str) -> Instance {
+        match self.register_at(name, &format!("{name}:1")).await {
+            Registered::Ok { instance, .. } => instance,
+            held => panic!("{held:?}"),
+        }
+    }
+
+    pub(crate) async fn register_at(&self, name: &str, address: &str) -> Registered {
+        let fields = [("public_url", format!("http://{name}"))];
+        let name = InstanceName::new(name).expect("a good name");
+        let with = Register { name: &name, address, owner_ttl: OWNER_TTL, fields: &fields };
+        self.scripts.register(&self.keys, with).await.expect("an answer")
+    }
+
+    /// As if the instance had last been heard of so long ago.
+    pub(crate) async fn age_heartbeat(&self, instance: &Instance, age: Duration) {
+        let then = self.now_ms().await - i64::try_from(age.as_millis()).expect("a short time");
+        self.redis(&["ZADD", &self.keys.instances().to_string(), &then.to_string(), instance.as_str()]).await;
+    }
+
+    pub(crate) async fn pin(&self, me: &Instance) -> Pinned {
+        self.pin_with(me, |_| {}).await.expect("an answer")
+    }
+
+    /// Pins the room as a join does, or with something changed.
+    pub(crate) async fn pin_with(
+        &self,
+        me: &Instance,
+        change: impl FnOnce(&mut Pin<'_>),
+    ) -> Result<Pinned, ScriptError> {
+        self.pin_room_with(me, &self.room, change).await
+    }
+
+    /// Pins another room and returns its token.
+    pub(crate) async fn own_room(&self, me: &Instance, room: &RoomKey) -> FenceToken {
+        token_of(&self.pin_room_with(me, room, |_| {}).await.expect("an answer"))
+    }
+
+    async fn pin_room_with(
+        &self,
+        me: &Instance,
+        room: &RoomKey,
+        change: impl FnOnce(&mut Pin<'_>),
+    ) -> Result<Pinned, ScriptError> {
+        let defaults = DEFAULTS.map(|(field, json)| (field, json.to_owned()));
+        let mut pin = Pin {
+            me,
+            room,
+            owner_ttl: OWNER_TTL,
+            floor: FenceToken::default(),
+            renew: true,
+            create: Some(&defaults),
+            peer: None,
+        };
+        change(&mut pin);
+        self.scripts.pin(&self.keys, pin).await
+    }
+
+    /// Pins the room and returns its token.
+    pub(crate) async fn own(&self, me: &Instance) -> FenceToken {
+        token_of(&self.pin(me).await)
+    }
+
+    pub(crate) async fn standing(&self) -> Standing {
+        match self.scripts.read_room(&self.keys, &self.room).await.expect("an answer") {
+            Read::Ok(standing) => standing,
+            Read::Missing => panic!("the room is not there"),
+        }
+    }
+
+    pub(crate) fn route_json(&self) -> String {
+        serde_json::Value::from(self.room.route()).to_string()
+    }
+}
+
+pub(crate) fn room(id: &str) -> RoomKey {
+    RoomKey::new(AppCode::new(APP).expect("a good app"), RoomId::new(id).expect("a good room"))
+}
+
+pub(crate) const fn peer<'a>(peer: &'a str, user: &'a str) -> RecordedPeer<'a> {
+    RecordedPeer { peer, user, json: r#"{"role":"guest"}"# }
+}
+
+pub(crate) fn token_of(pinned: &Pinned) -> FenceToken {
+    match pinned {
+        Pinned::Owned { token, .. } => *token,
+        other => panic!("not owned: {other:?}"),
+    }
+}
+
+/// A token that nobody was given.
+pub(crate) fn other_than(token: FenceToken) -> FenceToken {
+    FenceToken::new(token.as_u64() - 1)
+}

@@ -1,0 +1,260 @@
+//! A key that holds another type than the table says: every script refuses before its first write.
+
+use e2e::servers::Flavor;
+use key_prefix::{Instance, InstanceName, Key, RedisType};
+use redis_scripts::{
+    CellVersion, FenceToken, GuestUpdate, Heartbeat, HeldRoom, Join, Leave, Reap, RedisMillis, Register,
+    Release, Restore, SCRIPTS, ScriptError, SettingsUpdate, SettingsVersion, Sweep, Touch,
+};
+use std::time::Duration;
+
+use crate::world::{APP, OWNER_TTL, World, peer, token_of};
+
+const LEASE: &str = "reaper";
+const LIFE: Duration = Duration::from_secs(60);
+
+/// A room of `a` with one peer, watched by `b`; `a` leads the reaper.
+struct Scene {
+    a: Instance,
+    b: Instance,
+    token: FenceToken,
+    lease: FenceToken,
+}
+
+impl Scene {
+    async fn set(world: &World) -> Self {
+        world.redis(&["FLUSHALL"]).await;
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        let token =
+            token_of(&world.pin_with(&a, |pin| pin.peer = Some(peer("p1", "ann"))).await.expect("pinned"));
+        world.scripts.watch(&world.keys, &b, &world.room).await.expect("watched");
+        let led = world.scripts.lease_acquire(&world.keys, LEASE, &a, LIFE).await.expect("an answer");
+        let redis_scripts::Acquired::Ok { token: lease, .. } = led else { panic!("{led:?}") };
+        Self { a, b, token, lease }
+    }
+
+    /// The keys whose type a script must look at. Left out are those that it only gives an end or deletes,
+    /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, which are passed over.
+    fn keys(&self, world: &World, script: &str) -> Vec<Key> {
+        let (keys, room) = (&world.keys, world.names.clone());
+        let incarnation = keys.incarnation_of(&self.a);
+        match script {
+            "register" => vec![keys.instances(), incarnation],
+            "deregister" => vec![keys.instances(), keys.instance(&self.a)],
+            "heartbeat" => vec![
+                keys.instances(),
+                incarnation,
+                keys.instance(&self.a),
+                keys.instance_rooms(&self.a),
+                keys.instance_watches(&self.a),
+            ],
+            "pin" => vec![
+                incarnation,
+                keys.instance_rooms(&self.a),
+                room.owner,
+                room.fence,
+                room.room,
+                room.settings,
+                room.guests,
+                room.peers,
+                room.presence,
+                room.watchers,
+                room.rooms,
+            ],
+            "join" | "leave" => {
+                vec![incarnation, room.owner, room.room, room.peers, room.presence, room.watchers]
+            }
+            "touch" => vec![incarnation, room.owner, room.presence],
+            "release" => vec![keys.instance_rooms(&self.a), room.owner, room.peers],
+            "restore" => vec![incarnation, room.owner, room.room, room.rooms],
+            "settings_update" => vec![room.room, room.settings, room.owner, room.watchers],
+            "guest_update" => vec![room.room, room.guests, room.presence, room.owner, room.watchers],
+            "read" => vec![room.room, room.settings, room.guests, room.peers, room.presence, room.owner],
+            "watch" => vec![
+                room.watchers,
+                keys.instance_watches(&self.b),
+                room.room,
+                room.settings,
+                room.guests,
+                room.peers,
+                room.presence,
+                room.owner,
+            ],
+            "unwatch" => vec![room.watchers, keys.instance_watches(&self.b)],
+            "lease_acquire" => vec![keys.lease(LEASE), keys.lease_fence(LEASE)],
+            "lease_renew" | "lease_release" => vec![keys.lease(LEASE)],
+            "instances" => vec![keys.instances()],
+            "remains" => vec![keys.instance_rooms(&self.a), keys.instance_watches(&self.b)],
+            "reap" => vec![
+                keys.lease(LEASE),
+                keys.instances(),
+                keys.instance(&self.b),
+                keys.instance_rooms(&self.b),
+                keys.instance_watches(&self.b),
+            ],
+            "sweep" => vec![keys.lease(LEASE), room.rooms],
+            unknown => panic!("what are the keys of {unknown}?"),
+        }
+    }
+
+    async fn call(&self, world: &World, script: &str) -> Result<(), ScriptError> {
+        let (scripts, keys, room) = (&world.scripts, &world.keys, &world.names);
+        let (me, token, route_json) = (&self.a, self.token, world.route_json());
+        let held = [HeldRoom { room: world.room.clone(), token, check: true }];
+        let patch = [("custom", r#"{"a":1}"#.to_owned())];
+        match script {
+            "register" => {
+                let name = InstanceName::new("a").expect("a good name");
+                let with = Register { name: &name, address: "a:1", owner_ttl: OWNER_TTL, fields: &[] };
+                scripts.register(keys, with).await.map(drop)
+            }
+            "deregister" => scripts.deregister(keys, me, LIFE).await,
+            "heartbeat" => {
+                let fields = [("public_url", "u".to_owned())];
+                let watched = std::slice::from_ref(&world.room);
+                let with = Heartbeat { me, owner_ttl: OWNER_TTL, fields: &fields, owned: &held, watched };
+                scripts.heartbeat(keys, with).await.map(drop)
+            }
+            "pin" => world.pin_with(me, |_| {}).await.map(drop),
+            "join" => {
+                let peer = peer("p2", "bob");
+                let with = Join {
+                    me,
+                    keys: room,
+                    token,
+                    peer,
+                    replaced: &["p1"],
+                    route_json: &route_json,
+                    fanout: "",
+                };
+                scripts.join(keys, with).await.map(drop)
+            }
+            "leave" => {
+                let (peers, users) = (&["p1"], &["ann"]);
+                let with = Leave { me, keys: room, token, peers, users, route_json: &route_json, fanout: "" };
+                scripts.leave(keys, with).await.map(drop)
+            }
+            "touch" => {
+                let touch = [Touch { room: &world.room, token, users: &["ann"] }];
+                scripts.touch(keys, me, &touch).await.map(drop)
+            }
+            "release" => {
+                let with =
+                    Release { me, room: &world.room, keys: room, token, life: LIFE, only_empty: false };
+                scripts.release(keys, with).await.map(drop)
+            }
+            "restore" => {
+                let with = Restore {
+                    me,
+                    room: &world.room,
+                    keys: room,
+                    token,
+                    seen: Some(SettingsVersion::new(1)),
+                    sv: SettingsVersion::new(2),
+                    cv: CellVersion::new(3),
+                    created_at: RedisMillis::new(1),
+                    settings: &[],
+                    guests: &[],
+                    peers: &[],
+                };
+                scripts.restore(keys, with).await.map(drop)
+            }
+            "settings_update" => {
+                let with = SettingsUpdate {
+                    me,
+                    keys: room,
+                    if_version: None,
+                    max_bytes: 1000,
+                    patch: &patch,
+                    route_json: &route_json,
+                    message: r#""settings":{},"by":null"#,
+                };
+                scripts.settings_update(keys, with).await.map(drop)
+            }
+            "guest_update" => {
+                let with = GuestUpdate {
+                    me,
+                    keys: room,
+                    if_version: None,
+                    max_bytes: 1000,
+                    max_guests: 10,
+                    user: "ann",
+                    present: true,
+                    patch: "{}",
+                    route_json: &route_json,
+                    message: r#""guests":{},"by":null"#,
+                };
+                scripts.guest_update(keys, with).await.map(drop)
+            }
+            "read" => scripts.read_room(keys, &world.room).await.map(drop),
+            "watch" => scripts.watch(keys, &self.b, &world.room).await.map(drop),
+            "unwatch" => scripts.unwatch(keys, &self.b, &world.room).await,
+            "lease_acquire" => scripts.lease_acquire(keys, LEASE, me, LIFE).await.map(drop),
+            "lease_renew" => scripts.lease_renew(keys, LEASE, me, self.lease, LIFE).await.map(drop),
+            "lease_release" => scripts.lease_release(keys, LEASE, me, self.lease).await.map(drop),
+            "instances" => scripts.instances(keys).await.map(drop),
+            "remains" => {
+                scripts.remains(keys, me).await?;
+                scripts.remains(keys, &self.b).await.map(drop)
+            }
+            "reap" => {
+                let score = world.redis(&["TYPE", &keys.instances().to_string()]).await.text();
+                let score = if score == "zset" { self.score(world).await } else { RedisMillis::new(1) };
+                let (lease, dead) = (LEASE, &self.b);
+                let with = Reap { lease, me, token: self.lease, dead, score, chunk: 10, life: LIFE };
+                scripts.reap(keys, with).await.map(drop)
+            }
+            "sweep" => {
+                let with =
+                    Sweep { lease: LEASE, me, token: self.lease, app: APP, after: "", limit: 10, life: LIFE };
+                scripts.sweep(keys, with).await.map(drop)
+            }
+            unknown => panic!("how is {unknown} called?"),
+        }
+    }
+
+    async fn score(&self, world: &World) -> RedisMillis {
+        let score =
+            world.redis(&["ZSCORE", &world.keys.instances().to_string(), self.b.as_str()]).await.text();
+        RedisMillis::new(score.parse().expect("a score"))
+    }
+}
+
+async fn every_script_refuses_every_wrong_type(flavor: Flavor) {
+    let world = World::start(flavor).await;
+    for script in SCRIPTS.iter().map(|script| script.name()) {
+        let scene = Scene::set(&world).await;
+        scene
+            .call(&world, script)
+            .await
+            .unwrap_or_else(|error| panic!("{script} as it should be: {error:?}"));
+        for at in 0..scene.keys(&world, script).len() {
+            // A new scene has new incarnations, and so new keys.
+            let scene = Scene::set(&world).await;
+            let key = &scene.keys(&world, script)[at];
+            let kind = world.keys.kind_of(&key.bytes()).expect("a key of the table");
+            let name = key.to_string();
+            world.redis(&["DEL", &name]).await;
+            let wrong = if kind.row().redis_type == RedisType::String { "SADD" } else { "SET" };
+            world.redis(&[wrong, &name, "x"]).await;
+            let before = world.keyspace().await;
+            let answer = scene.call(&world, script).await;
+            assert!(matches!(answer, Err(ScriptError::WrongType { .. })), "{script}, {name:?}: {answer:?}");
+            assert_eq!(
+                world.keyspace().await,
+                before,
+                "{script} wrote, although {name:?} has the wrong type"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_script_refuses_every_wrong_type_on_redis() {
+    every_script_refuses_every_wrong_type(Flavor::Redis).await;
+}
+
+#[tokio::test]
+async fn every_script_refuses_every_wrong_type_on_valkey() {
+    every_script_refuses_every_wrong_type(Flavor::Valkey).await;
+}
