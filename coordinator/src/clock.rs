@@ -43,6 +43,11 @@ fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Now on the clock that timers of this process run by.
+pub fn instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// Unix seconds by the machine's clock: what tokens are checked against.
 pub fn unix_seconds() -> u64 {
     wall_ms() / 1000
@@ -75,8 +80,16 @@ mod tests {
     fn the_longer_of_two_clocks_counts() {
         let start = Moment::from_parts(1_000, 50_000);
         assert_eq!(Moment::from_parts(1_500, 50_200).since(start), Duration::from_millis(500));
-        assert_eq!(Moment::from_parts(1_010, 80_000).since(start), Duration::from_secs(30), "a frozen machine");
-        assert_eq!(Moment::from_parts(1_010, 20_000).since(start), Duration::from_millis(10), "a clock set back");
+        assert_eq!(
+            Moment::from_parts(1_010, 80_000).since(start),
+            Duration::from_secs(30),
+            "a frozen machine"
+        );
+        assert_eq!(
+            Moment::from_parts(1_010, 20_000).since(start),
+            Duration::from_millis(10),
+            "a clock set back"
+        );
     }
 
     #[test]

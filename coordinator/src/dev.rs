@@ -1,8 +1,14 @@
 //! `coordinator dev`: a private Redis and two instances beside each other, all ended with this process.
+//!
+//! The console follows redirects, so a page that came from one instance opens its connection to the other,
+//! which to a browser is another origin. Both addresses are therefore chosen before either instance starts,
+//! and each is told to let in the pages of these two and of nobody else: a page of any other server on this
+//! machine stays as foreign as one from the Internet.
 
 use serde::Deserialize;
+use std::fs::{File, TryLockError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -30,6 +36,12 @@ pub enum DevError {
     /// No Redis is installed.
     #[error("no redis-server was found: run `deploy/setup.sh run`, which installs one")]
     NoRedis,
+    /// Two Redis servers must not write the same files.
+    #[error("{} is in use by another `coordinator dev`: end that one, or give another folder with --data", folder.display())]
+    FolderInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A process ended that should go on.
     #[error("{what} ended: {status}")]
     Ended {
@@ -62,11 +74,15 @@ struct Ready {
 pub async fn run(flags: Dev) -> Result<(), DevError> {
     let password = uuid::Uuid::new_v4().simple().to_string();
     let port = free_port().map_err(io("no free port"))?;
+    let _ours = take_folder(&flags.data)?;
+    let places = [take_place(flags.listen)?, take_place(flags.second_listen)?];
+    let origins = origins_of(&places);
+    let [first, second] = places;
     let mut redis = start_redis(&flags.data.join("redis"), port, &password).await?;
     let redis_url = format!("redis://:{password}@127.0.0.1:{port}");
     wait_for_redis(&mut redis, port).await?;
-    let mut first = start_instance("a", flags.listen, &redis_url).await?;
-    let mut second = start_instance("b", flags.second_listen, &redis_url).await?;
+    let mut first = start_instance("a", first, &redis_url, &origins).await?;
+    let mut second = start_instance("b", second, &redis_url, &origins).await?;
     announce(&first.public_url, &second.public_url);
 
     let mut terminate = signal(SignalKind::terminate()).map_err(io("signals"))?;
@@ -97,7 +113,41 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// A command whose process ends with this one, even if this one is killed.
+/// Held for as long as the folder is ours; the system lets go of it however this process ends.
+fn take_folder(data: &Path) -> Result<File, DevError> {
+    std::fs::create_dir_all(data).map_err(io(format!("cannot make {}", data.display())))?;
+    let lock = File::create(data.join("lock")).map_err(io(format!("cannot write in {}", data.display())))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DevError::FolderInUse { folder: data.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(format!("cannot lock {}", data.display()))(source)),
+    }
+}
+
+/// An address for an instance, held until it starts: the wanted one, or where that is taken a free port beside.
+fn take_place(wanted: SocketAddr) -> Result<Place, DevError> {
+    let held = TcpListener::bind(wanted)
+        .or_else(|_| TcpListener::bind(SocketAddr::new(wanted.ip(), 0)))
+        .map_err(io(format!("cannot listen on {wanted}")))?;
+    let address = held.local_addr().map_err(io(format!("cannot listen on {wanted}")))?;
+    Ok(Place { held, address })
+}
+
+struct Place {
+    held: TcpListener,
+    address: SocketAddr,
+}
+
+/// The origins of the pages of both instances, as `DAIS_HTTP__ALLOWED_ORIGINS` takes them.
+fn origins_of(places: &[Place]) -> String {
+    let origins = places.iter().flat_map(|Place { address, .. }| {
+        [format!("http://{address}"), format!("http://localhost:{}", address.port())]
+    });
+    origins.collect::<Vec<_>>().join(",")
+}
+
+/// A command whose process ends with this one, even if this one is killed. What a terminal sends to all that
+/// run in it reaches this process alone, which ends the others in their order.
 fn bound_to_us(program: &str) -> Command {
     let mut command = if Path::new("/usr/bin/setpriv").exists() {
         let mut command = Command::new("/usr/bin/setpriv");
@@ -106,7 +156,7 @@ fn bound_to_us(program: &str) -> Command {
     } else {
         Command::new(program)
     };
-    command.kill_on_drop(true);
+    command.process_group(0).kill_on_drop(true);
     command
 }
 
@@ -138,14 +188,16 @@ async fn start_redis(data: &Path, port: u16, password: &str) -> Result<Child, De
 }
 
 async fn wait_for_redis(redis: &mut Child, port: u16) -> Result<(), DevError> {
-    let deadline = tokio::time::Instant::now() + STARTING;
+    let deadline = crate::clock::instant() + STARTING;
     loop {
         if let Some(status) = redis.try_wait().map_err(io("Redis"))? {
             return Err(DevError::Ended { what: "Redis", status });
         }
         match tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
             Ok(_) => return Ok(()),
-            Err(error) if tokio::time::Instant::now() > deadline => return Err(io("Redis does not listen")(error)),
+            Err(error) if crate::clock::instant() > deadline => {
+                return Err(io("Redis does not listen")(error));
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
@@ -158,17 +210,23 @@ struct Started {
     public_url: String,
 }
 
-async fn start_instance(id: &'static str, listen: SocketAddr, redis_url: &str) -> Result<Started, DevError> {
+async fn start_instance(
+    id: &'static str,
+    Place { held, address }: Place,
+    redis_url: &str,
+    origins: &str,
+) -> Result<Started, DevError> {
     let program = std::env::current_exe().map_err(io("this program"))?;
-    let is_free = listen.port() == 0 || TcpListener::bind(listen).is_ok();
-    let listen = if is_free { listen } else { SocketAddr::new(listen.ip(), 0) };
+    drop(held);
     let mut child = Command::new(program)
         .args(["serve", "--dev", "--exit-with-stdin", "--instance-id", id, "--admin-listen", "127.0.0.1:0"])
-        .args(["--listen", &listen.to_string()])
+        .args(["--listen", &address.to_string()])
         .env("DAIS_REDIS__URL", redis_url)
+        .env("DAIS_HTTP__ALLOWED_ORIGINS", origins)
         .env("DAIS_TELEMETRY__LOG", "json")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .map_err(io(format!("cannot start instance {id}")))?;

@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn an_error_object_says_what_the_protocol_promises() {
-        let error = ApiError::wrong_instance(Redirect { instance: "b".into(), url: "http://b".into(), token: 7 });
+        let error =
+            ApiError::wrong_instance(Redirect { instance: "b".into(), url: "http://b".into(), token: 7 });
         let object = serde_json::to_value(error.with_request("r1")).unwrap();
         assert_eq!(
             object,

@@ -16,18 +16,23 @@ impl TokenBucket {
     /// A full bucket.
     pub fn new(per_second: u32, burst: u32) -> Self {
         let burst = f64::from(burst.max(1));
-        Self { per_second: f64::from(per_second.max(1)), burst, state: Mutex::new((burst, Instant::now())) }
+        Self {
+            per_second: f64::from(per_second.max(1)),
+            burst,
+            state: Mutex::new((burst, crate::clock::instant())),
+        }
     }
 
     /// Takes one, or says when there will be one.
     pub fn take(&self) -> Result<(), Duration> {
-        self.take_at(Instant::now())
+        self.take_at(crate::clock::instant())
     }
 
     fn take_at(&self, now: Instant) -> Result<(), Duration> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (tokens, filled) = *state;
-        let tokens = (tokens + now.saturating_duration_since(filled).as_secs_f64() * self.per_second).min(self.burst);
+        let tokens =
+            (tokens + now.saturating_duration_since(filled).as_secs_f64() * self.per_second).min(self.burst);
         if tokens >= 1.0 {
             *state = (tokens - 1.0, now);
             return Ok(());

@@ -108,7 +108,9 @@ fn log_as(format: LogFormat) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,rtc=warn,webrtc=warn,fred=warn"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter);
     match format {
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).init(),
+        LogFormat::Json => {
+            builder.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+        }
         LogFormat::Pretty => builder.init(),
     }
 }

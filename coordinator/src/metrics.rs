@@ -59,11 +59,12 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             Ok(counter)
         };
-        let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counters.clone()))?;
-            Ok(counters)
-        };
+        let counters =
+            |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+                let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+                registry.register(Box::new(counters.clone()))?;
+                Ok(counters)
+            };
         let script_seconds = HistogramVec::new(
             HistogramOpts::new("script_seconds", "seconds that a script call took").buckets(vec![
                 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
@@ -81,7 +82,11 @@ impl Metrics {
             takeovers: counter("takeovers_total", "rooms taken over from an earlier owner")?,
             restored: counter("rooms_restored_total", "rooms written anew because Redis lost data")?,
             script_seconds,
-            router_sync: counters("router_sync_total", "router-sync messages by what became of them", &["outcome"])?,
+            router_sync: counters(
+                "router_sync_total",
+                "router-sync messages by what became of them",
+                &["outcome"],
+            )?,
             fanout: counters("fanout_total", "fanout messages by what became of them", &["outcome"])?,
             skipped: counters("skipped_total", "deliveries skipped, by reason", &["reason"])?,
             heartbeats: counters("heartbeats_total", "heartbeats by result", &["result"])?,

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::config::{Config, MediaKind, Role};
 use crate::metrics::Metrics;
@@ -75,7 +74,12 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let keys = keys(&config)?;
     let (public, admin) = (bind(config.instance.listen).await?, bind(config.instance.admin_listen).await?);
     let (client, server) = store::prove(&config.redis, config.dev).await?;
-    tracing::info!(kind = server.kind, version = server.version, append_only = server.append_only, "Redis is fit");
+    tracing::info!(
+        kind = server.kind,
+        version = server.version,
+        append_only = server.append_only,
+        "Redis is fit"
+    );
     let scripts = Scripts::new(client);
 
     let listen = local(&public, config.instance.listen)?;
@@ -102,7 +106,8 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     }
 
     let ending = |node: &Arc<Node>| node.ending.clone().cancelled_owned();
-    let io = http::serve_public(Arc::clone(&node), public, ending(&node)).await.map_err(ServeError::Signals)?;
+    let io =
+        http::serve_public(Arc::clone(&node), public, ending(&node)).await.map_err(ServeError::Signals)?;
     http::serve_admin(Arc::clone(&node), admin, ending(&node));
     tracing::info!(
         instance = node.store.me.as_str(),
@@ -118,7 +123,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         node.ending.cancel();
         return Err(fatal.into());
     }
-    let deadline = Instant::now() + node.config.instance.drain;
+    let deadline = crate::clock::instant() + node.config.instance.drain;
     tokio::select! {
         done = drain::drain(&node, deadline) => tracing::info!(
             rooms = done.rooms, members = done.members, left_behind = done.left_behind, "drained"

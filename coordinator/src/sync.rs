@@ -50,7 +50,10 @@ pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(),
                 }
                 Ok(_) => node.metrics.skipped.with_label_values(&["foreign_channel"]).inc(),
                 Err(RecvError::Lagged(lost)) => {
-                    tracing::warn!(lost, "messages were dropped; the next heartbeat repairs what they carried");
+                    tracing::warn!(
+                        lost,
+                        "messages were dropped; the next heartbeat repairs what they carried"
+                    );
                     node.metrics.skipped.with_label_values(&["subscriber_lagged"]).inc_by(lost);
                 }
                 Err(RecvError::Closed) => return,
@@ -68,7 +71,8 @@ fn route(node: &Node, message: &Message) {
     let outcome = |outcome| node.metrics.router_sync.with_label_values(&[outcome]).inc();
     outcome("received");
     let routed = message.value.as_str().and_then(|text| serde_json::from_str::<Routed>(&text).ok());
-    let Some((room, change)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.change))) else {
+    let Some((room, change)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.change)))
+    else {
         outcome("malformed");
         return;
     };

@@ -76,8 +76,7 @@ export class Peers {
   #renderPeer(peer: Peer, { self, room }: RoomState): void {
     const card = this.#cards.get(peer.user) ?? this.#make(peer.user);
     const isSelf = peer.user === self?.user;
-    const devices = Array.isArray(peer.devices) ? peer.devices.length : Number(peer.devices ?? 1);
-    const words = [peer.role, isSelf ? "you" : "", devices > 1 ? `${devices} devices` : ""];
+    const words = [peer.role, isSelf ? "you" : "", peer.devices > 1 ? `${peer.devices} devices` : ""];
     card.about.textContent = words.filter(Boolean).join(" · ");
     card.root.classList.toggle("self", isSelf);
     const guest = room?.guests[peer.user] ?? {};

@@ -137,13 +137,14 @@ export class Room {
       if (reason === "io server disconnect") this.#again(500);
       this.#changed(false);
     });
-    socket.on("connect_error", (error: Error & { data?: ApiError }) => {
+    socket.on("connect_error", (error) => {
       if (socket !== this.#socket) return;
-      this.note("connect_error", error.data?.code ?? error.message);
-      if (error.data) {
-        const refused = new Refused(error.data);
-        if (error.data.retryable) this.#again(error.data.retryAfterMs ?? 1000);
-        else this.#finish("connect", refused);
+      const refusal = refusalOf(error);
+      this.note("connect_error", refusal ? `${refusal.code}: ${refusal.message}` : error.message);
+      if (refusal?.retryable) {
+        this.#again(refusal.retryAfterMs ?? 1000);
+      } else if (refusal) {
+        this.#finish("connect", new Refused(refusal));
       } else if (++failures >= FAILURES_BEFORE_MOVING) {
         this.enter(this.#elsewhere());
       }
@@ -295,6 +296,15 @@ export class Room {
     const socket = this.#socket;
     this.#socket = null;
     socket?.disconnect();
+  }
+}
+
+/** Why the handshake was refused, or `null` if the instance was not reached at all. */
+function refusalOf({ message }: Error): ApiError | null {
+  try {
+    return JSON.parse(message);
+  } catch {
+    return null;
   }
 }
 

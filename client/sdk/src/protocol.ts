@@ -51,7 +51,7 @@ export interface ApiError {
 
 export type Ack<Answer = object> = ({ ok: true } & Answer) | { ok: false; error: ApiError };
 
-/** Sent in the handshake. */
+/** Sent in the handshake. A refusal is a `connect_error` whose `message` is an {@link ApiError} as JSON text. */
 export interface Auth {
   token: string;
   /** The same device joining again replaces its earlier peer. */
@@ -87,7 +87,8 @@ export interface Peer {
   avatar?: string;
   role: Role;
   attributes?: JsonObject;
-  devices: Json;
+  /** How many devices the user is here with. */
+  devices: number;
   joinedAt: number;
 }
 
@@ -151,12 +152,19 @@ export type MergePatch<T> = T extends Json[]
     : T;
 
 export interface JoinAnswer {
-  self: { peer: string; user: string; role: Role };
+  /** `resume` lets a later `room:join` take over this very peer; monitors, who are no peers, get none. */
+  self: { peer: string; user: string; role: Role; resume?: string };
   room: Snapshot;
   media: Grant | null;
   messages: { lastSeq: number };
   serverTime: number;
-  heartbeatMs?: number;
+  /** How often the server notes that this peer is here; an app may ask for it with `room:heartbeat`. */
+  heartbeatMs: number;
+}
+
+/** Where a change of settings or guest states left the room. */
+export interface Updated {
+  version: Pick<Versions, "settings">;
 }
 
 export interface RoomCard {
@@ -187,20 +195,22 @@ export interface Requests {
     JoinAnswer
   >;
   "room:leave": Request<InRoom>;
-  "room:heartbeat": Request<InRoom>;
-  "room:update": Request<
-    InRoom<{ settings: MergePatch<Settings>; ifVersion?: number }>,
-    { version: Versions }
-  >;
+  "room:heartbeat": Request<InRoom, { serverTime: number }>;
+  /** Pages the peers beyond those of a snapshot, from its `peersCursor` on. */
+  "room:peers": Request<InRoom<{ cursor?: string; limit?: number }>, { peers: Peer[]; peersCursor?: string }>;
+  "room:update": Request<InRoom<{ settings: MergePatch<Settings>; ifVersion?: number }>, Updated>;
   "guest:update": Request<
     InRoom<{ user?: string; state: MergePatch<GuestState>; ifVersion?: number }>,
-    { version: Versions }
+    Updated
   >;
-  "room:watch": Request<{ rooms: string[] }>;
+  "room:watch": Request<
+    { rooms: string[] },
+    { rooms: (Snapshot | { id: string; error: "ROOM_NOT_FOUND" })[] }
+  >;
   "room:unwatch": Request<{ rooms: string[] }>;
   "rooms:list": Request<
     { cursor?: string; limit?: number; prefix?: string; status?: Snapshot["status"] },
-    { rooms: RoomCard[]; cursor?: string }
+    { rooms: RoomCard[]; cursor: string | null }
   >;
   "auth:refresh": Request<{ token: string }>;
   "media:publish": Request<InRoom<{ sdp: string }>, { sdp: string }>;
@@ -232,10 +242,14 @@ export interface Events {
   };
   "room:presence": StateEvent & {
     joined: Peer[];
-    left: { user: string; reason: string }[];
+    left: { user: string; reason: "left" | "stale_left" }[];
     peerCount: number;
   };
   "mic:update": StateEvent & { seats: Seat[] };
+  /** For watched rooms, what members get as `room:update` and `room:presence`, or a whole new `snapshot`. */
+  "card:update": StateEvent & Partial<Pick<Snapshot, "settings" | "guests">> & { snapshot?: Snapshot };
+  /** For who listed rooms, at most once a second. */
+  "rooms:update": { added: RoomCard[]; changed: RoomCard[]; removed: string[] };
   "room:moved": {
     room: string;
     reason: "drain" | "lease_lost" | "rebalance";
@@ -246,6 +260,6 @@ export interface Events {
   "room:closed": { room: string; reason: string };
   "room:kicked": { room: string; reason: string };
   "media:update": { room: string; media: Grant };
-  "session:evicted": { reason: "kicked" | "replaced" | "signed_out" | "token_expired" };
+  "session:evicted": { room?: string; reason: "kicked" | "replaced" | "signed_out" | "token_expired" };
   "auth:expiring": { expiresInMs: number };
 }

@@ -38,7 +38,10 @@ impl GuestPatch {
                 return Err(ApiError::bad_request(format!("`state.{name}` is not a field of a guest")));
             }
             if !by_host && OF_HOSTS.contains(&name.as_str()) {
-                return Err(ApiError::new(ErrorCode::Forbidden, format!("only a host may change `state.{name}`")));
+                return Err(ApiError::new(
+                    ErrorCode::Forbidden,
+                    format!("only a host may change `state.{name}`"),
+                ));
             }
             let fits = value.is_null() || if is_flag { value.is_boolean() } else { value.is_object() };
             if !fits {
@@ -75,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_guest_changes_its_own_fields_and_a_host_all() {
-        for own in [json!({"handRaised": true}), json!({"custom": {"mood": "happy"}}), json!({"handRaised": null})] {
+        for own in
+            [json!({"handRaised": true}), json!({"custom": {"mood": "happy"}}), json!({"handRaised": null})]
+        {
             assert!(validate(own.clone(), false).is_ok(), "{own}");
         }
         for field in OF_HOSTS {

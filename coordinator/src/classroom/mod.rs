@@ -24,7 +24,9 @@ pub(crate) fn depth(value: &Value) -> usize {
 pub(crate) fn check_depth(what: &str, value: &Value, max: usize) -> Result<(), ApiError> {
     let found = depth(value);
     if found > max {
-        return Err(ApiError::bad_request(format!("`{what}` is nested {found} deep, at most {max} is allowed")));
+        return Err(ApiError::bad_request(format!(
+            "`{what}` is nested {found} deep, at most {max} is allowed"
+        )));
     }
     Ok(())
 }

@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn defaults_are_themselves_valid() {
-        let all: Map<String, Value> = NAMES.iter().map(|name| ((*name).to_owned(), default_of(name))).collect();
+        let all: Map<String, Value> =
+            NAMES.iter().map(|name| ((*name).to_owned(), default_of(name))).collect();
         assert!(SettingsPatch::validate(all, 8).is_ok());
     }
 
@@ -158,9 +159,15 @@ mod tests {
         }
         for (bad, message) in [
             (json!({}), "`settings` changes nothing"),
-            (json!({"autoTransitionEnabled": 1}), "`settings.autoTransitionEnabled` must be a boolean, not 1"),
+            (
+                json!({"autoTransitionEnabled": 1}),
+                "`settings.autoTransitionEnabled` must be a boolean, not 1",
+            ),
             (json!({"vad": 3}), "`settings.vad` must be an object, not 3"),
-            (json!({"vad": {"threshold": 1.01}}), "`settings.vad.threshold` must be a number from 0 to 1, not 1.01"),
+            (
+                json!({"vad": {"threshold": 1.01}}),
+                "`settings.vad.threshold` must be a number from 0 to 1, not 1.01",
+            ),
             (
                 json!({"vad": {"prefixPaddingMs": 5001}}),
                 "`settings.vad.prefixPaddingMs` must be an integer from 0 to 5000, not 5001",
@@ -197,7 +204,8 @@ mod tests {
 
     #[test]
     fn null_means_the_default() {
-        let patch = validate(json!({"vad": {"threshold": null}, "noiseReduction": null, "custom": null})).unwrap();
+        let patch =
+            validate(json!({"vad": {"threshold": null}, "noiseReduction": null, "custom": null})).unwrap();
         assert_eq!(
             Value::Object(patch.fields().clone()),
             json!({"vad": {"threshold": 0.5}, "noiseReduction": "off", "custom": {}})

@@ -252,11 +252,6 @@ pub(super) const LIMITS: &[Key] = &[
     key("watch_rooms", Default("200"), "Rooms one connection may watch, 1 to 10000."),
     key("guests_per_room", Default("10000"), "Users with guest state in one room, 1 to 1000000."),
     key("json_depth", Default("16"), "Deepest nesting of JSON a client may send, 2 to 64."),
-    key(
-        "max_settings_bytes",
-        Default("32768"),
-        "All settings of a room as JSON, 1024 to 16777216 bytes; not below custom_bytes.",
-    ),
     key("custom_bytes", Default("16384"), "`custom` of a room's settings, 64 to 1048576 bytes."),
     key("guest_custom_bytes", Default("4096"), "`custom` of a guest's state, 64 to 1048576 bytes."),
     key("attributes_bytes", Default("2048"), "Attributes of a peer, 64 to 1048576 bytes."),

@@ -49,8 +49,6 @@ pub struct Limits {
     pub guests_per_room: usize,
     /// Deepest nesting of JSON.
     pub json_depth: usize,
-    /// All settings of a room, as JSON.
-    pub max_settings_bytes: usize,
     /// `custom` of a room's settings.
     pub custom_bytes: usize,
     /// `custom` of a guest's state.
@@ -121,22 +119,19 @@ pub(super) fn read(section: &Section<'_>) -> Limits {
         watch_rooms: count("watch_rooms", 1..=10_000, 200),
         guests_per_room: count("guests_per_room", 1..=1_000_000, 10_000),
         json_depth: count("json_depth", 2..=64, 16),
-        max_settings_bytes: section
-            .integer("max_settings_bytes", 1_024..=16_777_216, "bytes")
-            .unwrap_or(32_768),
         custom_bytes: bytes("custom_bytes", 16_384),
         guest_custom_bytes: bytes("guest_custom_bytes", 4_096),
         attributes_bytes: bytes("attributes_bytes", 2_048),
         outgoing_queue: count("outgoing_queue", 16..=65_536, 256),
     };
-    for (key, part, whole_key, whole) in [
-        ("custom_bytes", limits.custom_bytes, "max_settings_bytes", limits.max_settings_bytes),
-        ("custom_bytes", limits.custom_bytes, "max_event_bytes", limits.max_event_bytes),
-        ("guest_custom_bytes", limits.guest_custom_bytes, "max_event_bytes", limits.max_event_bytes),
-        ("attributes_bytes", limits.attributes_bytes, "max_event_bytes", limits.max_event_bytes),
+    let whole = limits.max_event_bytes;
+    for (key, part) in [
+        ("custom_bytes", limits.custom_bytes),
+        ("guest_custom_bytes", limits.guest_custom_bytes),
+        ("attributes_bytes", limits.attributes_bytes),
     ] {
         if part > whole {
-            let fault = Fault::Conflict(format!("{part} bytes never fit into {whole_key}, which is {whole}"));
+            let fault = Fault::Conflict(format!("{part} bytes never fit into max_event_bytes, which is {whole}"));
             section.note(&section.place_of(key), key, fault);
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::instance_path::problem;
 use crate::auth::{MintRequest, TokenRole};
 use crate::clock::unix_seconds;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::ApiError;
 use crate::node::Node;
 
 #[derive(RustEmbed)]
@@ -40,7 +40,8 @@ pub fn routes() -> Router<Arc<Node>> {
 
 fn asset(path: &str) -> Response {
     let Some(file) = Assets::get(path) else {
-        let missing = if path == "index.html" { "the console was not built into this binary" } else { "no such file" };
+        let missing =
+            if path == "index.html" { "the console was not built into this binary" } else { "no such file" };
         return (StatusCode::NOT_FOUND, missing).into_response();
     };
     let kind = match path.rsplit_once('.').map(|(_, extension)| extension) {
@@ -56,7 +57,9 @@ fn asset(path: &str) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (
             header::CONTENT_SECURITY_POLICY,
-            "default-src 'self'; connect-src *; img-src 'self' data:; style-src 'self' 'unsafe-inline'; \
+            // A redirect leads to any instance, whose public URL this one cannot know beforehand.
+            "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+             media-src 'self' blob:; connect-src 'self' http: https: ws: wss:; form-action 'self'; \
              frame-ancestors 'none'; base-uri 'none'",
         ),
     ];
@@ -125,7 +128,7 @@ struct TokenAnswer {
 /// A token for whoever asks: in `--dev` only, where everybody is you.
 async fn token(State(node): State<Arc<Node>>, Json(request): Json<TokenRequest>) -> Response {
     if !node.config.dev {
-        return problem(&ApiError::new(ErrorCode::Forbidden, "tokens are given out in --dev only"));
+        return (StatusCode::NOT_FOUND, "tokens are given out in --dev only").into_response();
     }
     match mint(&node, &request) {
         Ok(answer) => Json(answer).into_response(),
@@ -138,9 +141,8 @@ fn mint(node: &Node, request: &TokenRequest) -> Result<TokenAnswer, ApiError> {
     let app = node.config.apps.first().ok_or_else(|| ApiError::bad_request("no app is configured"))?;
     let role = match request.role.as_deref() {
         None => TokenRole::Guest,
-        Some(name) => {
-            TokenRole::of_name(name).ok_or_else(|| ApiError::bad_request("`role` must be guest, host or monitor"))?
-        }
+        Some(name) => TokenRole::of_name(name)
+            .ok_or_else(|| ApiError::bad_request("`role` must be guest, host or monitor"))?,
     };
     let user = UserId::new(&request.user).map_err(bad)?;
     let room = request.room.as_deref().map(RoomId::new).transpose().map_err(bad)?;
@@ -155,6 +157,9 @@ fn mint(node: &Node, request: &TokenRequest) -> Result<TokenAnswer, ApiError> {
         admin: false,
         ttl: TOKEN_TTL,
     };
-    let token = node.verifier.mint(&with, unix_seconds()).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let token = node
+        .verifier
+        .mint(&with, unix_seconds())
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(TokenAnswer { token, app: app.code.to_string() })
 }

@@ -8,7 +8,7 @@ pub mod origin;
 use axum::Router;
 use axum::ServiceExt as _;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn_with_state, from_fn};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use axum::serve::ListenerExt as _;
 use socketioxide::SocketIo;
@@ -68,7 +68,11 @@ pub async fn serve_public(
 }
 
 /// Serves operations until `ending`.
-pub fn serve_admin(node: Arc<Node>, listener: TcpListener, ending: impl Future<Output = ()> + Send + 'static) {
+pub fn serve_admin(
+    node: Arc<Node>,
+    listener: TcpListener,
+    ending: impl Future<Output = ()> + Send + 'static,
+) {
     let routes = Router::new()
         .merge(health::routes())
         .route("/metrics", get(health::metrics))

@@ -60,7 +60,10 @@ pub async fn drain(node: &Arc<Node>, deadline: Instant) -> Drained {
     let store = &node.store;
     let ended = store.scripts.deregister(&store.keys, &store.me, GONE_LIFE);
     if let Ok(Err(error)) = tokio::time::timeout_at(deadline, ended).await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "not deregistered; others wait for its time to live");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "not deregistered; others wait for its time to live"
+        );
     }
     done
 }

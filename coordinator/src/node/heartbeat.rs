@@ -6,7 +6,7 @@ use redis_scripts::{Beat, Heartbeat, HeldRoom, OwnedReport, ScriptError, Touch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::{Fatal, Node, register};
 use crate::clock::Moment;
@@ -164,7 +164,7 @@ pub async fn touch(node: Arc<Node>) {
             _ = handle.tell(Work::Present(to.clone()));
         }
         drop(to);
-        let deadline = Instant::now() + node.config.lease.heartbeat;
+        let deadline = crate::clock::instant() + node.config.lease.heartbeat;
         let mut chunk: Vec<Present> = Vec::new();
         let mut users = 0;
         while let Ok(Some(next)) = tokio::time::timeout_at(deadline, present.recv()).await {

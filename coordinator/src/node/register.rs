@@ -3,7 +3,6 @@
 use key_prefix::{Instance, InstanceName, Keys};
 use redis_scripts::{Register, Registered, ScriptError, Scripts};
 use std::time::Duration;
-use tokio::time::Instant;
 
 use crate::config::Config;
 
@@ -46,7 +45,7 @@ pub async fn register(
     public_url: &str,
 ) -> Result<(Instance, u64), RegisterError> {
     let name: &InstanceName = &config.instance.id;
-    let give_up = Instant::now() + config.lease.failover_wait;
+    let give_up = crate::clock::instant() + config.lease.failover_wait;
     let pause = (config.lease.heartbeat / 2).max(Duration::from_millis(50));
     loop {
         let fields = record(config, public_url);
@@ -54,7 +53,7 @@ pub async fn register(
         match scripts.register(keys, with).await? {
             Registered::Ok { instance, now } => return Ok((instance, now.as_u64())),
             Registered::Held { incarnation, address, age } => {
-                if Instant::now() >= give_up {
+                if crate::clock::instant() >= give_up {
                     let incarnation = incarnation.as_u64();
                     return Err(RegisterError::Held { name: name.to_string(), incarnation, address });
                 }

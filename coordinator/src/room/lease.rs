@@ -91,6 +91,10 @@ mod tests {
         lease.term().renewed(Moment::from_parts(5_000, 5_000));
         assert_eq!(lease.left(Moment::from_parts(9_000, 9_000)), Duration::from_secs(8));
         lease.term().renewed(Moment::from_parts(4_000, 4_900));
-        assert_eq!(lease.left(Moment::from_parts(9_000, 8_900)), Duration::from_secs(8), "a late answer takes nothing back");
+        assert_eq!(
+            lease.left(Moment::from_parts(9_000, 8_900)),
+            Duration::from_secs(8),
+            "a late answer takes nothing back"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The room as its owner has it: the only type that mutates memory, and only to what Redis acknowledged.
 
 use redis_scripts::{
-    Changed, FenceToken, GuestUpdate, Join, Leave, Pinned, RecordedPeer, Release, Released, Restore, Restored,
-    ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
+    Changed, FenceToken, GuestUpdate, Join, Leave, Pinned, RecordedPeer, Release, Released, Restore,
+    Restored, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl OwnedRoom {
             fanout: &fanout,
         };
         let answer = store.timed("join", store.scripts.join(&store.keys, with)).await?;
-        self.committed(answer)?;
+        self.committed(&answer)?;
         for peer in &joiner.replacement.peers {
             self.members.remove(peer);
         }
@@ -128,7 +128,8 @@ impl OwnedRoom {
                 gone.push(Arc::clone(user));
             }
         }
-        let left: Vec<Departure> = gone.iter().map(|user| Departure { user: Arc::clone(user), reason }).collect();
+        let left: Vec<Departure> =
+            gone.iter().map(|user| Departure { user: Arc::clone(user), reason }).collect();
         let fanout = format!(r#""joined":[],"left":{}"#, serde_json::to_string(&left).unwrap_or_default());
         let with = Leave {
             me: &store.me,
@@ -140,17 +141,17 @@ impl OwnedRoom {
             fanout: &fanout,
         };
         let answer = store.timed("leave", store.scripts.leave(&store.keys, with)).await?;
-        self.committed(answer)?;
+        self.committed(&answer)?;
         for peer in peers {
             self.members.remove(peer);
         }
         Ok(gone)
     }
 
-    fn committed(&mut self, answer: Changed) -> Result<(), CommitError> {
+    fn committed(&mut self, answer: &Changed) -> Result<(), CommitError> {
         match answer {
             Changed::Ok { cv, .. } => {
-                self.projection.cv = cv;
+                self.projection.cv = *cv;
                 Ok(())
             }
             Changed::Lost { .. } => Err(CommitError::Lost),
@@ -160,7 +161,11 @@ impl OwnedRoom {
     }
 
     /// Sends a settings change; memory follows with [`OwnedRoom::advance`].
-    pub async fn update_settings(&self, store: &Store, change: &SettingsChange) -> Result<Updated, ScriptError> {
+    pub async fn update_settings(
+        &self,
+        store: &Store,
+        change: &SettingsChange,
+    ) -> Result<Updated, ScriptError> {
         update_settings(store, &self.names, change).await
     }
 
@@ -201,7 +206,9 @@ impl OwnedRoom {
             .members
             .iter()
             .map(|member| &member.record)
-            .map(|it| (Arc::clone(&it.peer), Arc::clone(&it.user), serde_json::to_string(it).unwrap_or_default()))
+            .map(|it| {
+                (Arc::clone(&it.peer), Arc::clone(&it.user), serde_json::to_string(it).unwrap_or_default())
+            })
             .collect();
         let with = Restore {
             me: &store.me,
@@ -291,7 +298,11 @@ impl RemoteRoom {
     }
 
     /// Sends a settings change; its owner is told by the script.
-    pub async fn update_settings(&self, store: &Store, change: &SettingsChange) -> Result<Updated, ScriptError> {
+    pub async fn update_settings(
+        &self,
+        store: &Store,
+        change: &SettingsChange,
+    ) -> Result<Updated, ScriptError> {
         update_settings(store, &self.names, change).await
     }
 
@@ -301,7 +312,11 @@ impl RemoteRoom {
     }
 }
 
-async fn update_settings(store: &Store, names: &RoomNames, change: &SettingsChange) -> Result<Updated, ScriptError> {
+async fn update_settings(
+    store: &Store,
+    names: &RoomNames,
+    change: &SettingsChange,
+) -> Result<Updated, ScriptError> {
     let fields = serde_json::to_string(change.patch.fields()).unwrap_or_default();
     let message = format!(r#""settings":{fields},"by":{}"#, super::names::json_string(&change.by));
     let with = SettingsUpdate {
@@ -316,7 +331,11 @@ async fn update_settings(store: &Store, names: &RoomNames, change: &SettingsChan
     store.timed("settings_update", store.scripts.settings_update(&store.keys, with)).await
 }
 
-async fn update_guest(store: &Store, names: &RoomNames, change: &GuestChange) -> Result<Updated, ScriptError> {
+async fn update_guest(
+    store: &Store,
+    names: &RoomNames,
+    change: &GuestChange,
+) -> Result<Updated, ScriptError> {
     let patch = serde_json::to_string(change.patch.fields()).unwrap_or_default();
     let message = format!(
         r#""guests":{{{}:{patch}}},"by":{}"#,

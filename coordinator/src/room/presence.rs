@@ -116,7 +116,10 @@ mod tests {
         window.reach(6);
         window.joined(view("bob"));
         let old = event(&window, 4).unwrap();
-        assert_eq!((&old["from"], &old["to"], old["joined"].as_array().unwrap().len()), (&json!(4), &json!(6), 2));
+        assert_eq!(
+            (&old["from"], &old["to"], old["joined"].as_array().unwrap().len()),
+            (&json!(4), &json!(6), 2)
+        );
         assert_eq!(event(&window, 5).unwrap()["from"], json!(5), "who joined within the window");
         assert_eq!(event(&window, 2).unwrap()["from"], json!(4));
         assert_eq!(event(&window, 6), None, "the last to join knows it all");

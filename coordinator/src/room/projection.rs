@@ -50,7 +50,11 @@ pub struct Unreadable {
 
 fn documents(what: &'static str, pairs: &[(String, String)]) -> Result<Map<String, Value>, Unreadable> {
     let read = |(name, text): &(String, String)| Ok((name.clone(), serde_json::from_str(text)?));
-    pairs.iter().map(read).collect::<Result<_, serde_json::Error>>().map_err(|source| Unreadable { what, source })
+    pairs
+        .iter()
+        .map(read)
+        .collect::<Result<_, serde_json::Error>>()
+        .map_err(|source| Unreadable { what, source })
 }
 
 impl Projection {
@@ -102,7 +106,10 @@ mod tests {
         RoomState {
             status: "active".into(),
             sv: SettingsVersion::new(3),
-            settings: vec![("noiseReduction".into(), "\"far_field\"".into()), ("custom".into(), "{\"a\":[]}".into())],
+            settings: vec![
+                ("noiseReduction".into(), "\"far_field\"".into()),
+                ("custom".into(), "{\"a\":[]}".into()),
+            ],
             guests: vec![("ann".into(), "{\"handRaised\":true}".into())],
             ..RoomState::default()
         }

@@ -104,7 +104,8 @@ impl Remote {
     pub fn snapshot<'a>(&'a self, app: &'a str, id: &'a str) -> Snapshot<'a> {
         let standing = &self.standing;
         let owner = standing.owner.split_once('/').map_or("", |(name, _)| name);
-        let heading = Heading { app, id, status: &standing.state.status, owner, token: standing.token.as_u64() };
+        let heading =
+            Heading { app, id, status: &standing.state.status, owner, token: standing.token.as_u64() };
         Snapshot::new(heading, &self.room, &self.members)
     }
 }
@@ -122,7 +123,7 @@ pub fn records_of(state: &RoomState) -> impl Iterator<Item = PeerRecord> + '_ {
 
 fn members_of(state: &RoomState) -> Members {
     let mut members = Members::default();
-    let until = tokio::time::Instant::now();
+    let until = crate::clock::instant();
     for record in records_of(state) {
         members.insert(super::members::Member { record, link: super::members::Link::Away(until), seen: 0 });
     }

@@ -27,10 +27,34 @@ const PEERS_PAGE: usize = 200;
 
 /// Events of the protocol that this version does not serve yet.
 const KNOWN: [&str; 28] = [
-    "peer:update", "room:kick", "room:unban", "room:role", "room:lock", "room:close", "auth:refresh", "mic:up",
-    "mic:down", "mic:move", "mic:confirm", "mic:lock", "mic:mute", "mic:muteAll", "mic:seats", "mic:request",
-    "mic:invite", "mic:respond", "message:send", "message:ack", "message:history", "call:invite", "call:accept",
-    "call:decline", "call:hangup", "message:new", "room:speakers", "media:restart",
+    "peer:update",
+    "room:kick",
+    "room:unban",
+    "room:role",
+    "room:lock",
+    "room:close",
+    "auth:refresh",
+    "mic:up",
+    "mic:down",
+    "mic:move",
+    "mic:confirm",
+    "mic:lock",
+    "mic:mute",
+    "mic:muteAll",
+    "mic:seats",
+    "mic:request",
+    "mic:invite",
+    "mic:respond",
+    "message:send",
+    "message:ack",
+    "message:history",
+    "call:invite",
+    "call:accept",
+    "call:decline",
+    "call:hangup",
+    "message:new",
+    "room:speakers",
+    "media:restart",
 ];
 
 /// What a handler answers: the whole body of a successful ack.
@@ -63,10 +87,21 @@ impl Asking {
         joined.map_or(self.connection().identity.role_max == TokenRole::Host, |role| role == Role::Host)
     }
 
+    /// The room that it asks to change; refused where another connection of its user took its place.
+    fn room_to_change(&self, room: RoomId) -> Result<RoomKey, ApiError> {
+        let key = self.room(room.clone())?;
+        if self.connection().evicted().contains(&key) {
+            return Err(not_in_room(&room));
+        }
+        Ok(key)
+    }
+
     pub(super) fn require_watcher(&self) -> Result<(), ApiError> {
         match self.connection().identity.role_max {
             TokenRole::Host | TokenRole::Monitor => Ok(()),
-            TokenRole::Guest => Err(ApiError::new(ErrorCode::Forbidden, "only hosts and monitors may do this")),
+            TokenRole::Guest => {
+                Err(ApiError::new(ErrorCode::Forbidden, "only hosts and monitors may do this"))
+            }
         }
     }
 }
@@ -123,8 +158,17 @@ pub(super) fn refuse(ack: AckSender, error: &ApiError, event: &str) {
 }
 
 const HANDLED: [&str; 11] = [
-    "room:join", "room:leave", "room:heartbeat", "room:peers", "room:update", "guest:update", "room:watch",
-    "room:unwatch", "rooms:list", "media:publish", "media:subscribe",
+    "room:join",
+    "room:leave",
+    "room:heartbeat",
+    "room:peers",
+    "room:update",
+    "guest:update",
+    "room:watch",
+    "room:unwatch",
+    "rooms:list",
+    "media:publish",
+    "media:subscribe",
 ];
 
 async fn handle(asking: &Asking, request: &mut Request) -> Answer {
@@ -173,7 +217,7 @@ async fn peers(asking: &Asking, body: requests::Peers) -> Answer {
 }
 
 async fn update(asking: &Asking, body: requests::Update) -> Answer {
-    let room = asking.room(body.room)?;
+    let room = asking.room_to_change(body.room)?;
     if !asking.is_host(&room) {
         return Err(ApiError::new(ErrorCode::Forbidden, "only a host may change settings"));
     }
@@ -199,7 +243,7 @@ async fn update(asking: &Asking, body: requests::Update) -> Answer {
 }
 
 async fn guest_update(asking: &Asking, body: requests::GuestUpdate) -> Answer {
-    let room = asking.room(body.room)?;
+    let room = asking.room_to_change(body.room)?;
     let me = &asking.connection().identity.user;
     let user = body.user.unwrap_or_else(|| me.clone());
     let is_host = asking.is_host(&room);

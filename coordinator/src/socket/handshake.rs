@@ -50,7 +50,8 @@ impl fmt::Display for RefusedHandshake {
 pub fn serve(io: &SocketIo, node: &Arc<Node>) {
     let (checking, serving) = (Arc::clone(node), Arc::clone(node));
     let check = async move |socket: SocketRef, TryData(body): TryData<Handshake>| {
-        let body = body.map_err(|_| ApiError::new(ErrorCode::Unauthenticated, "auth must be an object with a token"));
+        let body = body
+            .map_err(|_| ApiError::new(ErrorCode::Unauthenticated, "auth must be an object with a token"));
         let connection = body.and_then(|body| admit(&checking, body));
         match connection {
             Ok(connection) => {
@@ -83,14 +84,20 @@ fn admit(node: &Node, handshake: Handshake) -> Result<Connection, ApiError> {
     let open = usize::try_from(node.metrics.sockets.get()).unwrap_or(0);
     if open >= usize::try_from(limits.connections).unwrap_or(usize::MAX) {
         let pause = std::time::Duration::from_millis(500) + random_pause(std::time::Duration::from_secs(2));
-        return Err(ApiError::new(ErrorCode::RateLimited, "this instance has all the connections it takes").after(pause));
+        return Err(ApiError::new(ErrorCode::RateLimited, "this instance has all the connections it takes")
+            .after(pause));
     }
     if handshake.protocol.is_some_and(|version| version != PROTOCOL) {
         return Err(ApiError::bad_request(format!("protocol must be {PROTOCOL}")));
     }
-    for (what, label) in [("device", handshake.device.as_deref()), ("platform", handshake.platform.as_deref())] {
-        if label.is_some_and(|it| it.is_empty() || it.len() > LABEL_BYTES || it.chars().any(char::is_control)) {
-            return Err(ApiError::bad_request(format!("auth.{what} must be 1 to 128 bytes without control characters")));
+    for (what, label) in
+        [("device", handshake.device.as_deref()), ("platform", handshake.platform.as_deref())]
+    {
+        if label.is_some_and(|it| it.is_empty() || it.len() > LABEL_BYTES || it.chars().any(char::is_control))
+        {
+            return Err(ApiError::bad_request(format!(
+                "auth.{what} must be 1 to 128 bytes without control characters"
+            )));
         }
     }
     let identity = node.verifier.verify(&handshake.token, unix_seconds()).map_err(|error| {

@@ -58,9 +58,11 @@ impl Inbound {
 impl MessageHandler<LocalAdapter, SocketIo> for Inbound {
     fn call(&self, socket: Arc<Socket<LocalAdapter>>, mut body: Value, ack_id: Option<i64>) {
         let Ok(ack) = AckSender::<LocalAdapter>::from_message_parts(&socket, &mut body, &ack_id);
-        let Ok(Event(event)) = <Event as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
-            &socket, &mut body, &ack_id,
-        ) else {
+        let Ok(Event(event)) =
+            <Event as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
+                &socket, &mut body, &ack_id,
+            )
+        else {
             return;
         };
         self.take(Request { event, body, ack, socket });
@@ -73,7 +75,8 @@ impl Inbound {
         let refusal = connection.allowance.take().err().map(|wait| (wait, "too many requests"));
         let mut queue = connection.queue();
         let refusal = refusal.or_else(|| {
-            (queue.waiting.len() >= QUEUE).then_some((Duration::from_millis(200), "too many requests wait for an answer"))
+            (queue.waiting.len() >= QUEUE)
+                .then_some((Duration::from_millis(200), "too many requests wait for an answer"))
         });
         if let Some((wait, why)) = refusal {
             queue.refused_in_a_row += 1;

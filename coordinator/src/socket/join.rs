@@ -37,7 +37,10 @@ async fn try_join(asking: &Asking, body: Join) -> Answer {
         WantedRole::Monitor => TokenRole::Monitor,
     };
     if !identity.role_max.allows(wanted) {
-        return Err(ApiError::new(ErrorCode::Forbidden, format!("the token does not allow the role {}", wanted.name())));
+        return Err(ApiError::new(
+            ErrorCode::Forbidden,
+            format!("the token does not allow the role {}", wanted.name()),
+        ));
     }
     let role = match role {
         WantedRole::Guest => Role::Guest,
@@ -101,6 +104,7 @@ fn enter(asking: &Asking, room: &key_prefix::RoomKey, role: Role) -> Result<(), 
         return Err(ApiError::new(ErrorCode::RateLimited, "too many joins at once").after(pause));
     }
     rooms.insert(room.clone(), role);
+    asking.connection().evicted().remove(room);
     Ok(())
 }
 

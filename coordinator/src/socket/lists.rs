@@ -125,7 +125,8 @@ fn tell(node: &Node, app: &AppCode, rooms: BTreeMap<String, ListedRoom>) {
     let Some(told) = listers.told.replace(rooms) else { return };
     let Some(rooms) = &listers.told else { return };
     let added: Vec<_> = rooms.values().filter(|room| !told.contains_key(&room.id)).collect();
-    let changed: Vec<_> = rooms.values().filter(|room| told.get(&room.id).is_some_and(|old| old != *room)).collect();
+    let changed: Vec<_> =
+        rooms.values().filter(|room| told.get(&room.id).is_some_and(|old| old != *room)).collect();
     let removed: Vec<_> = told.keys().filter(|id| !rooms.contains_key(*id)).collect();
     if added.is_empty() && changed.is_empty() && removed.is_empty() {
         return;

@@ -32,17 +32,17 @@ pub(super) async fn negotiate(asking: &Asking, request: &mut Request) -> Answer 
     };
     let (room, peer) = (RoomRef::new(room.app(), room.room()), PeerRef::new(user, peer));
     if is_publish {
-        let answer = media.publish(&room, &peer, &offer.sdp).await.map_err(refusal)?;
+        let answer = media.publish(&room, &peer, &offer.sdp).await.map_err(|error| refusal(&error))?;
         return raw(format!(r#"{{"ok":true,"sdp":{}}}"#, json_string(&answer)));
     }
-    let answer = media.subscribe(&room, &peer, &offer.sdp).await.map_err(refusal)?;
+    let answer = media.subscribe(&room, &peer, &offer.sdp).await.map_err(|error| refusal(&error))?;
     let mut body = serde_json::to_value(&answer).unwrap_or_default();
     body["ok"] = true.into();
     raw(body.to_string())
 }
 
-fn refusal(error: MediaError) -> ApiError {
-    let code = match &error {
+fn refusal(error: &MediaError) -> ApiError {
+    let code = match error {
         MediaError::BadSdp { .. } => ErrorCode::BadRequest,
         MediaError::NotPermitted { .. } => ErrorCode::Forbidden,
         MediaError::Timeout { .. } => ErrorCode::Timeout,

@@ -75,7 +75,11 @@ impl Client {
             Err(SendError::Socket(SocketError::InternalChannelFull)) => Delivery::QueueFull,
             Err(SendError::Socket(SocketError::Closed)) => Delivery::Closed,
             Err(SendError::Serialize(error)) => {
-                tracing::error!(error = &error as &dyn std::error::Error, event, "an event cannot be encoded");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    event,
+                    "an event cannot be encoded"
+                );
                 Delivery::Closed
             }
         }
@@ -91,9 +95,10 @@ impl Client {
         self.connection.rooms().remove(room);
     }
 
-    /// Tells it that its session in a room is over, and forgets the room.
+    /// Tells it that its session in a room is over: until it joins again it changes nothing there.
     pub fn evict(&self, names: &RoomNames, reason: &str) {
         self.forget(&names.key);
+        self.connection.evicted().insert(names.key.clone());
         if let Ok(body) = RawValue::from_string(format!(r#"{},"reason":"{reason}"}}"#, names.event_head)) {
             self.send("session:evicted", &body);
         }
@@ -112,6 +117,7 @@ pub struct Connection {
     queue: Mutex<inbound::Queue>,
     rooms: Mutex<HashMap<RoomKey, Role>>,
     watched: Mutex<HashSet<RoomKey>>,
+    evicted: Mutex<HashSet<RoomKey>>,
 }
 
 impl Connection {
@@ -124,6 +130,7 @@ impl Connection {
             queue: Mutex::default(),
             rooms: Mutex::default(),
             watched: Mutex::default(),
+            evicted: Mutex::default(),
         }
     }
 
@@ -135,6 +142,11 @@ impl Connection {
     /// Rooms that it watches.
     pub fn watched(&self) -> MutexGuard<'_, HashSet<RoomKey>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rooms where another connection of its user took its place.
+    fn evicted(&self) -> MutexGuard<'_, HashSet<RoomKey>> {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queue(&self) -> MutexGuard<'_, inbound::Queue> {

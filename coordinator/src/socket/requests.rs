@@ -175,11 +175,12 @@ pub(super) fn body<T: DeserializeOwned>(request: &mut Request) -> Result<T, ApiE
     {
         return Err(ApiError::bad_request("binary attachments are not taken"));
     }
-    let Ok(TryData(read)) = <TryData<T> as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
-        &request.socket,
-        &mut request.body,
-        &None,
-    );
+    let Ok(TryData(read)) =
+        <TryData<T> as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
+            &request.socket,
+            &mut request.body,
+            &None,
+        );
     read.map_err(|error| {
         let text: String = error.to_string().chars().take(ERROR_CHARS).collect();
         ApiError::bad_request(format!("{}: {text}", request.event))

@@ -138,7 +138,9 @@ impl Watches {
             *passed = (*passed).max(envelope.to);
             let head = r#"{"room":"#.len() + watched.names.route_json.len();
             let Some(tail) = message.get(head..) else { return };
-            let Ok(body) = RawValue::from_string(format!("{}{tail}", watched.names.event_head)) else { return };
+            let Ok(body) = RawValue::from_string(format!("{}{tail}", watched.names.event_head)) else {
+                return;
+            };
             for ((_, view), client) in &watched.audience {
                 let event = match (view, envelope.of) {
                     (View::Card, _) => "card:update",
@@ -164,7 +166,9 @@ impl Watches {
         if !missed {
             return;
         }
-        let Ok(Read::Ok(standing)) = node.store.scripts.read_room(&node.store.keys, room).await else { return };
+        let Ok(Read::Ok(standing)) = node.store.scripts.read_room(&node.store.keys, room).await else {
+            return;
+        };
         let Ok(remote) = Remote::read(standing) else { return };
         let Ok(snapshot) = serde_json::to_string(&remote.snapshot(room.app(), room.room())) else { return };
         let (sv, cv) = (remote.room.sv.as_u64(), remote.room.cv.as_u64());
@@ -251,7 +255,9 @@ pub(super) async fn watch(asking: &Asking, body: Watch) -> Answer {
         let mut watched = asking.connection().watched();
         let more = body.rooms.len() + watched.len();
         if more > limit {
-            return Err(ApiError::bad_request(format!("{more} rooms would be watched, at most {limit} are allowed")));
+            return Err(ApiError::bad_request(format!(
+                "{more} rooms would be watched, at most {limit} are allowed"
+            )));
         }
         for room in body.rooms {
             let room = asking.room(room)?;
@@ -286,9 +292,12 @@ pub(super) async fn unwatch(asking: &Asking, body: Watch) -> Answer {
     for room in body.rooms {
         let room = asking.room(room)?;
         end(asking, &room, &[View::Card]);
-        let monitors = asking.node.watches.lock().get(&room).is_some_and(|watched| {
-            watched.audience.contains_key(&(asking.client.sid(), View::Monitor))
-        });
+        let monitors = asking
+            .node
+            .watches
+            .lock()
+            .get(&room)
+            .is_some_and(|watched| watched.audience.contains_key(&(asking.client.sid(), View::Monitor)));
         if !monitors {
             asking.connection().watched().remove(&room);
         }

@@ -40,6 +40,9 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
+/// Status, peers, settings version and cell version of a record that may be gone.
+type Record = (Option<String>, Option<u64>, Option<u64>, Option<u64>);
+
 /// Which page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest<'a> {
@@ -52,7 +55,12 @@ pub struct PageRequest<'a> {
 }
 
 /// Reads one page of an app's index.
-pub async fn page(scripts: &Scripts, keys: &Keys, app: &AppCode, want: PageRequest<'_>) -> Result<Page, Error> {
+pub async fn page(
+    scripts: &Scripts,
+    keys: &Keys,
+    app: &AppCode,
+    want: PageRequest<'_>,
+) -> Result<Page, Error> {
     let bound = |kind, range| ZRange { kind, range };
     let min = if !want.after.is_empty() && want.after >= want.prefix {
         bound(ZRangeKind::Exclusive, ZRangeBound::Lex(want.after.to_owned()))
@@ -70,9 +78,8 @@ pub async fn page(scripts: &Scripts, keys: &Keys, app: &AppCode, want: PageReque
     let client = scripts.client();
     let index = Key::from(keys.rooms(app.as_str()).bytes());
     let limit = i64::try_from(want.limit).unwrap_or(i64::MAX);
-    let ids: Vec<String> = client
-        .zrangebylex(index, min, bound(ZRangeKind::Inclusive, max), Some((0, limit)))
-        .await?;
+    let ids: Vec<String> =
+        client.zrangebylex(index, min, bound(ZRangeKind::Inclusive, max), Some((0, limit))).await?;
     let pipeline = client.pipeline();
     let mut listed = Vec::with_capacity(ids.len());
     for id in &ids {
@@ -84,7 +91,7 @@ pub async fn page(scripts: &Scripts, keys: &Keys, app: &AppCode, want: PageReque
     if listed.is_empty() {
         return Ok(Page { rooms: Vec::new(), cursor: None });
     }
-    let records: Vec<(Option<String>, Option<u64>, Option<u64>, Option<u64>)> = pipeline.all().await?;
+    let records: Vec<Record> = pipeline.all().await?;
     let rooms = listed.iter().zip(records).filter_map(|(id, (status, peers, sv, cv))| {
         Some(ListedRoom {
             id: (*id).clone(),

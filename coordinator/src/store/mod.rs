@@ -3,9 +3,9 @@
 pub mod index;
 pub mod proof;
 
-use fred::prelude::{Builder, Client, ClientLike, Config as RedisConfig, ReconnectPolicy, TcpConfig};
 use fred::clients::SubscriberClient;
 use fred::interfaces::EventInterface as _;
+use fred::prelude::{Builder, Client, ClientLike, Config as RedisConfig, ReconnectPolicy, TcpConfig};
 use fred::types::config::UnresponsiveConfig;
 use std::time::Duration;
 
@@ -53,8 +53,10 @@ fn builder(redis: &Redis) -> Result<Builder, StoreError> {
             // A script is never repeated behind our back: whether it ran is for its caller to find out.
             connection.max_command_attempts = 1;
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
-            connection.unresponsive =
-                UnresponsiveConfig { max_timeout: Some(timeout * 2), interval: (timeout / 2).max(Duration::from_millis(50)) };
+            connection.unresponsive = UnresponsiveConfig {
+                max_timeout: Some(timeout * 2),
+                interval: (timeout / 2).max(Duration::from_millis(50)),
+            };
         })
         .with_performance_config(|performance| {
             performance.default_command_timeout = timeout;

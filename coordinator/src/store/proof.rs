@@ -58,7 +58,10 @@ impl fmt::Display for Unfit {
                  to scale further, run several Dais, each with a Redis of its own"
             ),
             Self::Eviction { policy } => {
-                write!(f, "its maxmemory-policy is {policy}, so it may throw rooms away: set `maxmemory-policy noeviction`")
+                write!(
+                    f,
+                    "its maxmemory-policy is {policy}, so it may throw rooms away: set `maxmemory-policy noeviction`"
+                )
             }
             Self::NoAppendOnlyFile => {
                 write!(f, "its append-only file is off, so a restart loses every room: set `appendonly yes`")
@@ -90,7 +93,8 @@ pub fn prove(info: &str, dev: bool) -> Result<Server, Vec<Unfit>> {
         }
         Some(_) => {}
     }
-    let in_cluster = field(info, "cluster_enabled") == Some("1") || field(info, "redis_mode") == Some("cluster");
+    let in_cluster =
+        field(info, "cluster_enabled") == Some("1") || field(info, "redis_mode") == Some("cluster");
     if in_cluster {
         problems.push(Unfit::Cluster);
     }

@@ -50,8 +50,8 @@ impl CoordinatorOptions {
 
     /// A number or a flag of a section: `instance`, `redis`, `lease`, `app`, `media`, `http`, `limits`, `telemetry`.
     #[must_use]
-    pub fn value(self, section: &'static str, key: &str, value: impl ToString) -> Self {
-        self.literal(section, key, value.to_string())
+    pub fn value(self, section: &'static str, key: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.literal(section, key, value.into().to_string())
     }
 
     /// A text of a section.
@@ -90,19 +90,19 @@ impl CoordinatorOptions {
     /// Another heartbeat; the owner key lives for three.
     #[must_use]
     pub fn heartbeat(self, heartbeat: Duration) -> Self {
-        self.value("lease", "heartbeat_ms", heartbeat.as_millis())
+        self.value("lease", "heartbeat_ms", millis(heartbeat))
     }
 
     /// Another grace period for lost connections.
     #[must_use]
     pub fn grace(self, grace: Duration) -> Self {
-        self.value("app", "grace_ms", grace.as_millis())
+        self.value("app", "grace_ms", millis(grace))
     }
 
     /// Another time until an empty room is released.
     #[must_use]
     pub fn idle(self, idle: Duration) -> Self {
-        self.value("app", "idle_ms", idle.as_millis())
+        self.value("app", "idle_ms", millis(idle))
     }
 
     /// More TOML at the end of the file, such as a second `[[app]]`.
@@ -141,6 +141,10 @@ impl CoordinatorOptions {
         }
         toml + &self.extra
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A JSON string is a TOML basic string as well.

@@ -8,7 +8,7 @@ use crate::world::{OWNER_TTL, World, other_than, peer, room, token_of};
 async fn beat(world: &World, me: &Instance, owned: &[HeldRoom], watched: &[RoomKey]) -> Beat {
     let fields = [("public_url", format!("http://{}", me.name())), ("version", "2".to_owned())];
     let with = Heartbeat { me, owner_ttl: OWNER_TTL, fields: &fields, owned, watched };
-    world.scripts.heartbeat(&world.keys, with).await.unwrap()
+    world.scripts.heartbeat(&world.keys, with).await.expect("an answer")
 }
 
 async fn reports(

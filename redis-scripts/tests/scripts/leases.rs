@@ -10,7 +10,7 @@ const NAME: &str = "reaper";
 const TTL: Duration = Duration::from_secs(10);
 
 async fn acquire(world: &World, me: &Instance) -> Acquired {
-    world.scripts.lease_acquire(&world.keys, NAME, me, TTL).await.unwrap()
+    world.scripts.lease_acquire(&world.keys, NAME, me, TTL).await.expect("an answer")
 }
 
 async fn hold(world: &World, me: &Instance) -> FenceToken {

@@ -16,7 +16,7 @@ async fn join(
     peer: RecordedPeer<'_>,
     replaced: &[&str],
 ) -> Changed {
-    try_join(world, me, token, peer, replaced).await.unwrap()
+    try_join(world, me, token, peer, replaced).await.expect("an answer")
 }
 
 async fn try_join(
@@ -37,7 +37,7 @@ async fn leave(world: &World, me: &Instance, token: FenceToken, peers: &[&str], 
     let route_json = world.route_json();
     let fanout = r#""joined":[],"left":[{"user":"ann","reason":"left"}]"#;
     let with = Leave { me, keys: &world.names, token, peers, users, route_json: &route_json, fanout };
-    world.scripts.leave(&world.keys, with).await.unwrap()
+    world.scripts.leave(&world.keys, with).await.expect("an answer")
 }
 
 fn count(changed: &Changed) -> (u64, usize) {

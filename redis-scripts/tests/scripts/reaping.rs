@@ -11,7 +11,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 
 async fn lead(world: &World, me: &Instance) -> FenceToken {
     let ttl = Duration::from_secs(30);
-    match world.scripts.lease_acquire(&world.keys, LEASE, me, ttl).await.unwrap() {
+    match world.scripts.lease_acquire(&world.keys, LEASE, me, ttl).await.expect("an answer") {
         Acquired::Ok { token, .. } => token,
         held => panic!("{held:?}"),
     }
@@ -19,7 +19,7 @@ async fn lead(world: &World, me: &Instance) -> FenceToken {
 
 async fn score(world: &World, instance: &Instance) -> RedisMillis {
     let found = world.redis(&["ZSCORE", &world.keys.instances().to_string(), instance.as_str()]).await;
-    RedisMillis::new(found.text().parse().unwrap())
+    RedisMillis::new(found.text().parse().expect("an answer"))
 }
 
 async fn reap(
@@ -31,12 +31,12 @@ async fn reap(
     chunk: usize,
 ) -> Reaped {
     let with = Reap { lease: LEASE, me, token, dead, score, chunk, life: LIFE };
-    world.scripts.reap(&world.keys, with).await.unwrap()
+    world.scripts.reap(&world.keys, with).await.expect("an answer")
 }
 
 async fn sweep(world: &World, me: &Instance, token: FenceToken, after: &str, limit: usize) -> Swept {
     let with = Sweep { lease: LEASE, me, token, app: APP, after, limit, life: LIFE };
-    world.scripts.sweep(&world.keys, with).await.unwrap()
+    world.scripts.sweep(&world.keys, with).await.expect("an answer")
 }
 
 on_both! {

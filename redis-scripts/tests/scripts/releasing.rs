@@ -12,7 +12,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 
 async fn release(world: &World, me: &Instance, token: FenceToken, only_empty: bool) -> Released {
     let with = Release { me, room: &world.room, keys: &world.names, token, life: LIFE, only_empty };
-    world.scripts.release(&world.keys, with).await.unwrap()
+    world.scripts.release(&world.keys, with).await.expect("an answer")
 }
 
 async fn restore(world: &World, me: &Instance, token: FenceToken, seen: Option<SettingsVersion>) -> Restored {
@@ -29,7 +29,7 @@ async fn restore(world: &World, me: &Instance, token: FenceToken, seen: Option<S
         guests: &[("ann", r#"{"handRaised":true}"#)],
         peers: &[peer("p1", "ann"), peer("p2", "ann"), peer("p3", "bob")],
     };
-    world.scripts.restore(&world.keys, with).await.unwrap()
+    world.scripts.restore(&world.keys, with).await.expect("an answer")
 }
 
 on_both! {

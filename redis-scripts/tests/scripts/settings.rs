@@ -30,7 +30,7 @@ async fn update_if(
         route_json: &world.route_json(),
         message: r#""settings":{"custom":{"a":1}},"by":{"user":"ann"}"#,
     };
-    world.scripts.settings_update(&world.keys, with).await.unwrap()
+    world.scripts.settings_update(&world.keys, with).await.expect("an answer")
 }
 
 async fn update_guest(world: &World, me: &Instance, user: &str, present: bool, patch: &str) -> Updated {
@@ -46,7 +46,7 @@ async fn update_guest(world: &World, me: &Instance, user: &str, present: bool, p
         route_json: &world.route_json(),
         message: r#""guests":{"ann":{"handRaised":true}},"by":{"user":"ann"}"#,
     };
-    world.scripts.guest_update(&world.keys, with).await.unwrap()
+    world.scripts.guest_update(&world.keys, with).await.expect("an answer")
 }
 
 async fn setting(world: &World, field: &str) -> String {

@@ -72,8 +72,8 @@ fn each_fault_names_place_key_and_what_would_be_right() {
             "dais.toml:9: limits.events_burst: 10 is not usable; it should be 50 to 1000000 (from events_per_second)",
         ),
         (
-            "[limits]\ncustom_bytes = 40000",
-            "dais.toml:9: limits.custom_bytes: 40000 bytes never fit into max_settings_bytes, which is 32768",
+            "[limits]\ncustom_bytes = 70000",
+            "dais.toml:9: limits.custom_bytes: 70000 bytes never fit into max_event_bytes, which is 65536",
         ),
         (
             "[limits]\nconnections = 0",

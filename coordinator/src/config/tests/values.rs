@@ -7,8 +7,8 @@ use super::*;
 #[test]
 fn least_configuration_has_the_documented_defaults() {
     let config = read(LEAST).unwrap();
-    assert_eq!(config.instance.listen, "0.0.0.0:7800".parse().unwrap());
-    assert_eq!(config.instance.admin_listen, "127.0.0.1:7801".parse().unwrap());
+    assert_eq!(config.instance.listen, "0.0.0.0:7800".parse::<std::net::SocketAddr>().unwrap());
+    assert_eq!(config.instance.admin_listen, "127.0.0.1:7801".parse::<std::net::SocketAddr>().unwrap());
     assert!(config.instance.has(Role::Reaper) && config.instance.roles.len() == 5);
     assert_eq!(config.redis.url.expose(), "redis://127.0.0.1:6379");
     assert_eq!(config.redis.command_timeout, Duration::from_secs(1));

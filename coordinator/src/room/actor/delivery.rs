@@ -4,7 +4,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 use super::{Actor, State};
 use crate::classroom::guest;
@@ -22,7 +21,7 @@ impl Actor {
     /// Notes that presence moved; it is told when the window closes.
     pub(super) fn presence_moved(&mut self, from: u64, to: u64, users: &[Arc<str>], reason: LeaveReason) {
         let State::Owned(room) = &self.state else { return };
-        let due = Instant::now() + self.app.presence_window;
+        let due = crate::clock::instant() + self.app.presence_window;
         let window = self.window.get_or_insert_with(|| PresenceWindow::open(from, to, due));
         window.reach(to);
         for user in users {
@@ -54,7 +53,8 @@ impl Actor {
             member.seen = window.to();
             let Some(client) = member.client() else { continue };
             let from_there = last.take_if(|(from, _)| *from == seen);
-            let Some(event) = from_there.map(|(_, event)| event).or_else(|| window.event_for(seen, &head, &body))
+            let Some(event) =
+                from_there.map(|(_, event)| event).or_else(|| window.event_for(seen, &head, &body))
             else {
                 continue;
             };
@@ -117,7 +117,8 @@ impl Actor {
             let peer = PeerRef::new(Arc::clone(&member.record.user), Arc::clone(&member.record.peer));
             if let Ok(grant) = media.tracks_for(&self.media_room(), &peer).await
                 && let Ok(grant) = serde_json::to_string(&grant)
-                && let Ok(event) = RawValue::from_string(format!(r#"{},"media":{grant}}}"#, self.names.event_head))
+                && let Ok(event) =
+                    RawValue::from_string(format!(r#"{},"media":{grant}}}"#, self.names.event_head))
             {
                 deliver(&self.node.metrics, client, "media:update", &event);
             }
@@ -154,7 +155,10 @@ impl Actor {
                 let peer = PeerRef::new(Arc::clone(&record.user), Arc::clone(&record.peer));
                 let allowed = self.permissions(user, record.role);
                 if let Err(error) = media.set_permissions(&self.media_room(), &peer, allowed).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "permissions at the media server");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "permissions at the media server"
+                    );
                 }
             }
         }
@@ -181,7 +185,12 @@ fn change_body(change: &StateChange) -> String {
 
 /// Sends an event. A client whose queue is full is disconnected: it comes back and reads the room, where
 /// dropping the event would leave it stale without knowing.
-fn deliver(metrics: &crate::metrics::Metrics, client: &crate::socket::Client, event: &'static str, body: &RawValue) {
+fn deliver(
+    metrics: &crate::metrics::Metrics,
+    client: &crate::socket::Client,
+    event: &'static str,
+    body: &RawValue,
+) {
     if client.send(event, body) == Delivery::QueueFull {
         metrics.skipped.with_label_values(&["queue_full"]).inc();
         client.disconnect();

@@ -4,7 +4,6 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use socketioxide::socket::Sid;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 use super::{Actor, State};
 use crate::error::{ApiError, ErrorCode};
@@ -114,8 +113,13 @@ impl Actor {
             let from = room.projection().cv.as_u64();
             let view = view_of(&joiner, room.members().view(&joiner.record.user).as_ref());
             let view_json = serde_json::to_string(&view).unwrap_or_default();
-            let replaced: Vec<_> =
-                joiner.replacement.peers.iter().filter_map(|peer| room.members().get(peer)).cloned().collect();
+            let replaced: Vec<_> = joiner
+                .replacement
+                .peers
+                .iter()
+                .filter_map(|peer| room.members().get(peer))
+                .cloned()
+                .collect();
             match room.join(&store, joiner.clone(), &view_json).await {
                 Ok(()) => {
                     let to = room.projection().cv.as_u64();
@@ -123,7 +127,9 @@ impl Actor {
                     let told = if is_new { vec![Arc::clone(&joiner.record.user)] } else { Vec::new() };
                     self.presence_moved(from, to, &told, LeaveReason::Left);
                     for old in replaced {
-                        if let Some(client) = old.client().filter(|client| client.sid() != joiner.client.sid()) {
+                        if let Some(client) =
+                            old.client().filter(|client| client.sid() != joiner.client.sid())
+                        {
                             client.evict(&self.names, "replaced");
                         }
                         self.leave_media(&old.record.user, &old.record.peer).await;
@@ -167,7 +173,12 @@ impl Actor {
         };
         let answer = Joined {
             ok: true,
-            me: SelfView { peer: &record.peer, user: &record.user, role: record.role, resume: &record.resume },
+            me: SelfView {
+                peer: &record.peer,
+                user: &record.user,
+                role: record.role,
+                resume: &record.resume,
+            },
             room: Snapshot::new(heading, room.projection(), room.members()),
             media,
             messages: Messages { last_seq: 0 },
@@ -193,8 +204,11 @@ impl Actor {
             let store = self.node.store.clone();
             let room = self.serving()?;
             let from = room.projection().cv.as_u64();
-            let ending: Vec<PeerRecord> =
-                peers.iter().filter_map(|peer| room.members().get(peer)).map(|it| it.record.clone()).collect();
+            let ending: Vec<PeerRecord> = peers
+                .iter()
+                .filter_map(|peer| room.members().get(peer))
+                .map(|it| it.record.clone())
+                .collect();
             match room.leave(&store, peers, reason).await {
                 Ok(_) => {
                     let to = room.projection().cv.as_u64();
@@ -228,7 +242,7 @@ impl Actor {
     }
 
     pub(super) fn disconnected(&mut self, sid: Sid) {
-        let until = Instant::now() + self.app.grace;
+        let until = crate::clock::instant() + self.app.grace;
         let members = match &mut self.state {
             State::Owned(room) => room.links(),
             State::Suspended(room) => &mut room.members,
@@ -242,7 +256,7 @@ impl Actor {
     /// Those whose grace is over leave.
     pub(super) async fn end_overdue(&mut self) {
         let State::Owned(room) = &self.state else { return };
-        let (over, next) = room.members().overdue(Instant::now());
+        let (over, next) = room.members().overdue(crate::clock::instant());
         self.away_due = next;
         if over.is_empty() {
             return;
@@ -252,7 +266,7 @@ impl Actor {
             Err(refusal) => Err(refusal),
         };
         if ended.is_err() {
-            let again = Instant::now() + self.node.config.lease.retry_pause();
+            let again = crate::clock::instant() + self.node.config.lease.retry_pause();
             self.away_due = Some(self.away_due.map_or(again, |due| due.min(again)));
         }
     }
@@ -266,7 +280,12 @@ impl Actor {
         Ok(Membership { peer: Arc::clone(&record.peer), user: Arc::clone(&record.user), role: record.role })
     }
 
-    pub(super) fn peers(&mut self, sid: Sid, after: Option<&str>, limit: usize) -> Result<Box<RawValue>, Refusal> {
+    pub(super) fn peers(
+        &mut self,
+        sid: Sid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Box<RawValue>, Refusal> {
         self.membership(sid)?;
         let (peers, peers_cursor) = self.serving()?.members().page(after, limit);
         raw(&PeersPage { ok: true, peers, peers_cursor })

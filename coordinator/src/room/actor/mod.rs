@@ -58,7 +58,13 @@ struct Actor {
 }
 
 /// Starts the actor of `room`, which ends by itself.
-pub(super) fn spawn(node: Arc<Node>, app: Arc<App>, room: RoomKey, handle: &RoomHandle, work: mpsc::Receiver<Work>) {
+pub(super) fn spawn(
+    node: Arc<Node>,
+    app: Arc<App>,
+    room: RoomKey,
+    handle: &RoomHandle,
+    work: mpsc::Receiver<Work>,
+) {
     let span = tracing::info_span!("room", app = room.app(), room = room.room());
     let (id, standing) = (handle.id, Arc::clone(&handle.standing));
     let task = async move {
@@ -117,13 +123,13 @@ impl Actor {
         let (window, lease) = match &self.state {
             State::Owned(room) => (
                 self.window.as_ref().map(PresenceWindow::due),
-                Some(Instant::now() + room.lease().left(Moment::now())),
+                Some(crate::clock::instant() + room.lease().left(Moment::now())),
             ),
             _ => (None, None),
         };
         let suspended = matches!(self.state, State::Suspended(_));
         let repin = if suspended { self.repin_due } else { None };
-        let returning = (!self.returning.is_empty()).then(Instant::now);
+        let returning = (!self.returning.is_empty()).then(crate::clock::instant);
         let owned = [window, lease, returning, self.gap_due, self.away_due, self.idle_due];
         let candidates = if suspended { [repin, None, None, None, None, None] } else { owned };
         candidates.into_iter().flatten().min()
@@ -138,7 +144,7 @@ impl Actor {
         if !self.serves() {
             return;
         }
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.window.as_ref().map(PresenceWindow::due)) {
             self.flush_presence();
@@ -242,7 +248,7 @@ impl Actor {
         if !is_empty {
             self.idle_due = None;
         } else if self.idle_due.is_none() {
-            self.idle_due = Some(Instant::now() + self.app.idle);
+            self.idle_due = Some(crate::clock::instant() + self.app.idle);
         }
     }
 

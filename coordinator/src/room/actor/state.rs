@@ -2,7 +2,6 @@
 
 use redis_scripts::{ScriptError, SettingsVersion, Updated};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
 use super::{Actor, GAP_CHANGES, GAP_PATIENCE, State};
 use crate::error::{ApiError, ErrorCode};
@@ -10,7 +9,10 @@ use crate::room::projection::StateChange;
 use crate::room::work::{GuestChange, Refusal, SettingsChange};
 
 impl Actor {
-    pub(super) async fn update_settings(&mut self, change: &SettingsChange) -> Result<SettingsVersion, Refusal> {
+    pub(super) async fn update_settings(
+        &mut self,
+        change: &SettingsChange,
+    ) -> Result<SettingsVersion, Refusal> {
         let mut restored = false;
         loop {
             let store = self.node.store.clone();
@@ -99,7 +101,7 @@ impl Actor {
                 return;
             }
             self.early.insert(change.from, change);
-            self.gap_due.get_or_insert_with(|| Instant::now() + GAP_PATIENCE);
+            self.gap_due.get_or_insert_with(|| crate::clock::instant() + GAP_PATIENCE);
             return;
         }
         self.follow(&change);
@@ -150,12 +152,14 @@ pub(crate) fn refusal_of(updated: Updated) -> Result<(SettingsVersion, String), 
         Updated::Conflict { sv } => {
             ApiError::new(ErrorCode::VersionConflict, format!("the settings version is {sv}"))
         }
-        Updated::TooLarge { field, bytes } => {
-            ApiError::new(ErrorCode::PayloadTooLarge, format!("`{field}` would have {bytes} bytes, which is too large"))
-        }
-        Updated::TooMany { guests } => {
-            ApiError::new(ErrorCode::PayloadTooLarge, format!("{guests} users have a state in this room already"))
-        }
+        Updated::TooLarge { field, bytes } => ApiError::new(
+            ErrorCode::PayloadTooLarge,
+            format!("`{field}` would have {bytes} bytes, which is too large"),
+        ),
+        Updated::TooMany { guests } => ApiError::new(
+            ErrorCode::PayloadTooLarge,
+            format!("{guests} users have a state in this room already"),
+        ),
         Updated::NotPresent => ApiError::new(ErrorCode::NotInRoom, "join the room first"),
     })
 }

@@ -2,7 +2,6 @@
 
 use redis_scripts::{FenceToken, Pin, Pinned, Read, RecordedPeer, Released, RoomState, Standing};
 use std::time::Duration;
-use tokio::time::Instant;
 
 use super::{Actor, State};
 use crate::classroom::settings;
@@ -60,7 +59,10 @@ impl Actor {
         let (token, is_whole) = (room.lease().token(), *whole);
         self.hold(room);
         if !is_whole {
-            tracing::error!(token = token.as_u64(), "Redis lost part of this room; what is left of it goes on");
+            tracing::error!(
+                token = token.as_u64(),
+                "Redis lost part of this room; what is left of it goes on"
+            );
             self.damaged().await;
         }
         self.open_media(token).await;
@@ -75,13 +77,21 @@ impl Actor {
         peer: Option<RecordedPeer<'_>>,
     ) -> Result<Pinned, ApiError> {
         let store = &self.node.store;
-        let with = Pin { me: &store.me, room: &self.names.key, owner_ttl: store.owner_ttl, floor, renew, create, peer };
+        let with = Pin {
+            me: &store.me,
+            room: &self.names.key,
+            owner_ttl: store.owner_ttl,
+            floor,
+            renew,
+            create,
+            peer,
+        };
         Ok(store.timed("pin", store.scripts.pin(&store.keys, with)).await?)
     }
 
     /// Everybody whom Redis knows and who is not connected here is away from now.
     fn away(&mut self, room: &mut OwnedRoom, state: &RoomState) {
-        let until = Instant::now() + self.app.grace;
+        let until = crate::clock::instant() + self.app.grace;
         for record in records_of(state) {
             room.links().insert(Member { record, link: Link::Away(until), seen: 0 });
         }
@@ -118,7 +128,8 @@ impl Actor {
             Pinned::Other { owner, token, url } => {
                 if hops >= 2 {
                     let pause = Duration::from_millis(300) + random_pause(Duration::from_millis(700));
-                    return ApiError::new(ErrorCode::RateLimited, "the room is changing its owner").after(pause);
+                    return ApiError::new(ErrorCode::RateLimited, "the room is changing its owner")
+                        .after(pause);
                 }
                 ApiError::wrong_instance(redirect(&owner, url, token))
             }
@@ -139,7 +150,7 @@ impl Actor {
         self.standing.hold(None);
         self.state = State::Suspended(room.suspend());
         let up = *self.node.store_up.borrow();
-        self.repin_due = up.then(Instant::now);
+        self.repin_due = up.then(crate::clock::instant);
     }
 
     /// The owner key is gone or names another: find out which.
@@ -166,7 +177,7 @@ impl Actor {
             Ok(pinned) => pinned,
             Err(_) => {
                 let pause = self.node.config.lease.retry_pause();
-                self.repin_due = Some(Instant::now() + pause + random_pause(pause));
+                self.repin_due = Some(crate::clock::instant() + pause + random_pause(pause));
                 return;
             }
         };
@@ -255,7 +266,7 @@ impl Actor {
 
     /// Members as Redis has them: unknown ones are away, lost ones join again or are gone.
     async fn meet_members(&mut self, standing: &Standing) {
-        let until = Instant::now() + self.app.grace;
+        let until = crate::clock::instant() + self.app.grace;
         let State::Owned(room) = &mut self.state else { return };
         let cv = standing.state.cv;
         if cv == room.projection().cv && standing.state.peers.len() == room.members().len() {
@@ -285,7 +296,11 @@ impl Actor {
         self.presence_moved(from, cv.as_u64(), &changed, LeaveReason::StaleLeft);
         for member in lost {
             if let Link::Connected(client) = member.link {
-                self.returning.push(Joiner { record: member.record, client, replacement: Replacement::default() });
+                self.returning.push(Joiner {
+                    record: member.record,
+                    client,
+                    replacement: Replacement::default(),
+                });
             }
         }
     }
@@ -327,7 +342,7 @@ impl Actor {
                 self.broadcast_change(&before.change_to(&after));
                 self.presence_moved(before.cv.as_u64(), after.cv.as_u64(), &[], LeaveReason::StaleLeft);
             }
-            Ok(false) => self.gap_due = Some(Instant::now() + super::GAP_PATIENCE),
+            Ok(false) => self.gap_due = Some(crate::clock::instant() + super::GAP_PATIENCE),
             Err(error) => _ = self.failed(error).await,
         }
     }
@@ -364,7 +379,7 @@ impl Actor {
             }
             Ok(Released::Busy { .. }) => self.uncertain = true,
             Ok(Released::Lost { .. }) => self.suspend("taken"),
-            Err(_) => self.idle_due = Some(Instant::now() + self.node.config.lease.retry_pause()),
+            Err(_) => self.idle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause()),
         }
     }
 
@@ -374,7 +389,10 @@ impl Actor {
         let told = match std::mem::replace(&mut self.state, State::Ended) {
             State::Owned(room) => {
                 if let Err(error) = room.release(&self.node.store, false).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "not released; it waits for its time to live");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "not released; it waits for its time to live"
+                    );
                 }
                 self.close_media(room.lease().token()).await;
                 self.tell_to_move(room.members(), "drain", None, spread)

@@ -1,0 +1,162 @@
+//! A client as cheap as can be: Engine.IO 4 and Socket.IO 5 over a WebSocket, written by hand.
+//!
+//! It reads of an event only what tells that a delivery has arrived.
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+type Socket = WebSocketStream<TcpStream>;
+
+/// What a connection has been told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Events.
+    pub(crate) events: Cell<u64>,
+    /// The highest settings version.
+    pub(crate) version: Cell<u64>,
+    /// The highest number of peers.
+    pub(crate) peers: Cell<u64>,
+    /// When the last event came.
+    pub(crate) last: Cell<Option<Instant>>,
+}
+
+struct Request {
+    event: &'static str,
+    body: Value,
+    acked: oneshot::Sender<Ack>,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) struct Ack {
+    /// From the request's being handed over until its answer was read.
+    pub(crate) took: Duration,
+    text: String,
+}
+
+/// One connection; closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Client {
+    requests: mpsc::UnboundedSender<Request>,
+    seen: Rc<Seen>,
+    opened_in: Duration,
+}
+
+impl Client {
+    /// Connects to `address` and signs in.
+    pub(crate) async fn connect(address: &str, token: &str) -> Self {
+        let begun = Instant::now();
+        let stream = TcpStream::connect(address).await.expect("a listening server");
+        stream.set_nodelay(true).expect("a TCP connection");
+        let url = format!("ws://{address}/socket.io/?EIO=4&transport=websocket");
+        let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
+        let (mut socket, _) =
+            client_async_with_config(url, stream, Some(config)).await.expect("a WebSocket handshake");
+        expect(&mut socket, "0").await;
+        let hello = format!("40{}", json!({ "token": token }));
+        socket.send(Message::text(hello)).await.expect("an open connection");
+        expect(&mut socket, "40").await;
+        let (requests, queue) = mpsc::unbounded_channel();
+        let seen = Rc::new(Seen::default());
+        tokio::task::spawn_local(serve(socket, queue, Rc::clone(&seen)));
+        Self { requests, seen, opened_in: begun.elapsed() }
+    }
+
+    /// How long it took to connect and sign in.
+    pub(crate) const fn opened_in(&self) -> Duration {
+        self.opened_in
+    }
+
+    /// Asks one thing. A client has one request in flight at most.
+    pub(crate) async fn ask(&self, event: &'static str, body: Value) -> Ack {
+        let begun = Instant::now();
+        let (acked, answer) = oneshot::channel();
+        self.requests.send(Request { event, body, acked }).expect("an open connection");
+        let mut ack = answer.await.unwrap_or_else(|_| panic!("{event}: the connection was closed"));
+        ack.took = begun.elapsed();
+        assert!(ack.text.contains(r#""ok":true"#), "{event} was refused: {}", ack.text);
+        ack
+    }
+
+    /// What it has been told.
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+}
+
+async fn expect(socket: &mut Socket, start: &str) {
+    let first = socket.next().await.expect("an open connection").expect("a frame");
+    let text = first.to_text().expect("text");
+    assert!(text.starts_with(start), "expected a packet {start}, not {text}");
+}
+
+async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, seen: Rc<Seen>) {
+    let waiting: RefCell<Option<oneshot::Sender<Ack>>> = RefCell::default();
+    let mut id = 0_u64;
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = socket.next() => frame,
+            request = queue.recv() => {
+                let Some(Request { event, body, acked }) = request else { return };
+                id += 1;
+                waiting.replace(Some(acked));
+                let packet = format!(r#"42{id}["{event}",{body}]"#);
+                if socket.send(Message::text(packet)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        let Some(Ok(Message::Text(packet))) = frame else { return };
+        if let Some(event) = packet.strip_prefix("42") {
+            seen.note(event);
+        } else if let Some(ack) = packet.strip_prefix("43") {
+            seen.raise_from(ack);
+            if let Some(acked) = waiting.take() {
+                _ = acked.send(Ack { took: Duration::ZERO, text: ack.to_owned() });
+            }
+        } else if packet.as_str() == "2" && socket.send(Message::text("3")).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Seen {
+    fn note(&self, event: &str) {
+        self.events.set(self.events.get() + 1);
+        self.last.set(Some(Instant::now()));
+        self.raise_from(event);
+    }
+
+    fn raise_from(&self, text: &str) {
+        let is_presence = text.starts_with(r#"["room:presence""#);
+        if let Some(peers) = number_after(text, r#""peerCount":"#) {
+            self.peers.set(self.peers.get().max(peers));
+        }
+        if is_presence {
+            return;
+        }
+        let version = number_after(text, r#""of":"settings","from":"#)
+            .and_then(|_| number_after(text, r#""to":"#))
+            .or_else(|| number_after(text, r#""version":{"settings":"#));
+        if let Some(version) = version {
+            self.version.set(self.version.get().max(version));
+        }
+    }
+}
+
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let rest = &text[text.find(name)? + name.len()..];
+    let end = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}

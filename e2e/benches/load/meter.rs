@@ -1,0 +1,89 @@
+//! What the server and its Redis have used so far.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use crate::server::Server;
+
+/// Everything that only grows.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    /// Of the server.
+    pub(crate) server: Duration,
+    /// Of Redis.
+    pub(crate) redis: Duration,
+    /// Of the load generator.
+    pub(crate) own: Duration,
+    /// Of the whole machine.
+    pub(crate) machine: Duration,
+    /// Commands that Redis has run, those inside scripts too, by name.
+    pub(crate) commands: BTreeMap<String, u64>,
+}
+
+impl Reading {
+    /// Reads everything.
+    pub(crate) async fn take(server: &Server) -> Self {
+        let info = server.redis.command(&["INFO", "everything"]).await.text();
+        Self {
+            server: of_process(server.process().pid()),
+            redis: redis_cpu(&info),
+            own: of_process(i32::try_from(std::process::id()).unwrap_or_default()),
+            machine: of_machine(),
+            commands: commands(&info),
+        }
+    }
+
+    /// Script calls among the commands.
+    pub(crate) fn scripts(commands: &BTreeMap<String, u64>) -> u64 {
+        ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"]
+            .iter()
+            .filter_map(|name| commands.get(*name))
+            .sum()
+    }
+}
+
+/// Processor time of all its threads, by the scheduler's own account in nanoseconds.
+fn of_process(pid: i32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a running process");
+    let of_thread = |stat: String| stat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
+    let nanos = threads
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("schedstat")).ok())
+        .filter_map(of_thread)
+        .sum();
+    Duration::from_nanos(nanos)
+}
+
+/// Time in which a processor of the machine did something, including for others.
+fn of_machine() -> Duration {
+    let stat = fs::read_to_string("/proc/stat").expect("Linux");
+    let first: Vec<u64> = stat.lines().next().map_or_else(Vec::new, |line| {
+        line.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect()
+    });
+    // user nice system idle iowait irq softirq steal; what follows is counted in these already.
+    let busy: u64 =
+        first.iter().enumerate().filter(|(at, _)| !matches!(at, 3 | 4 | 8..)).map(|(_, it)| it).sum();
+    Duration::from_micros(busy * 1_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+fn redis_cpu(info: &str) -> Duration {
+    let seconds = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.parse::<f64>().ok());
+    let sum = seconds("used_cpu_user:").unwrap_or_default() + seconds("used_cpu_sys:").unwrap_or_default();
+    Duration::from_secs_f64(sum)
+}
+
+fn commands(info: &str) -> BTreeMap<String, u64> {
+    let command = |line: &str| {
+        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), figures.split(',').next()?.parse().ok()?))
+    };
+    info.lines().filter_map(command).filter(|(name, _)| name != "info").collect()
+}
+
+/// As many descriptors as the system allows, for this process and those that it starts.
+pub(crate) fn allow_many_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised stays as it is, and then a connection fails and says so.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

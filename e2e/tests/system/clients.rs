@@ -1,0 +1,102 @@
+//! What a client knows of a room: the snapshot that it was let in with, and every event since.
+
+use e2e::driver::{Driver, Event};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Settings and guest states as one client has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    pub version: i64,
+    pub settings: Value,
+    pub guests: Value,
+}
+
+impl Known {
+    /// From the answer to `room:join`.
+    pub fn joined(answer: &Value) -> Self {
+        let room = &answer["ack"]["room"];
+        Self {
+            version: room["version"]["settings"].as_i64().expect("a version"),
+            settings: room["settings"].clone(),
+            guests: room["guests"].clone(),
+        }
+    }
+
+    /// Applies a `room:update`. It must follow what is known, without a gap.
+    pub fn hear(&mut self, event: &Event) {
+        let number = |field: &str| event.body[field].as_i64().expect("a version");
+        let (from, to) = (number("from"), number("to"));
+        if to <= self.version {
+            return;
+        }
+        assert_eq!(from, self.version, "a gap before {:?}", event.body);
+        self.version = to;
+        for (part, known) in [("settings", &mut self.settings), ("guests", &mut self.guests)] {
+            if let Some(patch) = event.body.get(part) {
+                merge(known, patch);
+            }
+        }
+    }
+
+    /// Waits until `conn` has been told of `version`, and applies everything up to it.
+    pub async fn follow(&mut self, driver: &Driver, conn: &str, version: i64, within: Duration) {
+        if self.version < version {
+            let ms = u64::try_from(within.as_millis()).expect("a bound");
+            let wanted = json!({
+                "conn": conn, "name": "room:update", "match": { "to": version }, "timeoutMs": ms,
+            });
+            if driver.ask("waitEvent", wanted).await.is_err() {
+                let last = driver.events(conn, None).await.pop();
+                panic!("{conn} was not told of version {version} within {within:?}; last: {last:?}");
+            }
+        }
+        for event in driver.events(conn, Some("room:update")).await {
+            self.hear(&event);
+        }
+    }
+}
+
+/// A JSON merge patch, RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let fields = target.as_object_mut().expect("made one");
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Runs them at once and returns what they returned, in order.
+pub async fn together<T: Send + 'static, F>(all: impl IntoIterator<Item = F>) -> Vec<T>
+where
+    F: Future<Output = T> + Send + 'static,
+{
+    let started: Vec<_> = all.into_iter().map(tokio::spawn).collect();
+    let mut results = Vec::with_capacity(started.len());
+    for each in started {
+        results.push(each.await.expect("a part of the test failed"));
+    }
+    results
+}
+
+/// The error code of an ack, empty for a good one.
+pub fn code(ack: &Value) -> &str {
+    ack["error"]["code"].as_str().unwrap_or_default()
+}
+
+/// A refusal for the time being says so, and when to come again.
+pub fn assert_refused_for_now(ack: &Value, codes: &[&str]) {
+    assert!(codes.contains(&code(ack)), "one of {codes:?} was expected: {ack}");
+    assert_eq!(ack["error"]["retryable"], true, "{ack}");
+    assert!(ack["error"]["retryAfterMs"].is_u64(), "{ack}");
+}

@@ -1,0 +1,177 @@
+//! `coordinator dev`, which `make run` starts: what a newcomer sees, and what is left behind.
+
+use e2e::place;
+use e2e::process::Process;
+use e2e::wait::{self, SOON};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use std::{env, fs};
+use tempfile::TempDir;
+
+use super::browsers::{PATIENCE, Pages};
+
+const STARTED: Duration = Duration::from_secs(60);
+/// A drain may take its time where Redis went first.
+const ENDED: Duration = Duration::from_secs(30);
+
+struct Dev {
+    process: Process,
+    urls: [String; 2],
+    _data: TempDir,
+}
+
+fn binary() -> PathBuf {
+    env::var_os("DAIS_COORDINATOR").map_or_else(|| place::profile().join("coordinator"), PathBuf::from)
+}
+
+fn command(data: &TempDir) -> Command {
+    // In a group of its own, as a shell starts it.
+    let mut command = Command::new("setsid");
+    command.arg(binary()).args(["dev", "--listen", "127.0.0.1:0", "--second-listen", "127.0.0.1:0"]);
+    command.arg("--data").arg(data.path()).current_dir(data.path());
+    command
+}
+
+impl Dev {
+    async fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let process = Process::start("dev", command(&data));
+        let url = async |before: &str| {
+            let found = |line: &str| {
+                Some(line.split_once(before)?.1.trim().strip_suffix("/console/")?.to_owned())
+            };
+            process.line(before, 0, STARTED, found).await
+        };
+        let urls = [url("Dais is running: open ").await, url("a second instance is beside it: ").await];
+        Self { process, urls, _data: data }
+    }
+
+    /// Redis and both instances.
+    fn family(&self) -> Vec<Member> {
+        let family = children(self.process.pid());
+        assert_eq!(family.len(), 3, "{family:?}");
+        family
+    }
+}
+
+/// A process and when it started, so that another one with its pid is not taken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    pid: i32,
+    name: String,
+    started: String,
+}
+
+/// A process that is not just a note of how it ended.
+fn member(pid: i32) -> Option<(i32, Member)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    if fields.first() == Some(&"Z") {
+        return None;
+    }
+    let name = head.split_once('(')?.1.to_owned();
+    Some((fields.get(1)?.parse().ok()?, Member { pid, name, started: (*fields.get(19)?).to_owned() }))
+}
+
+fn children(parent: i32) -> Vec<Member> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(member).filter(|(of, _)| *of == parent).map(|(_, member)| member).collect()
+}
+
+async fn all_gone(family: &[Member]) {
+    wait::eventually(ENDED, || async {
+        let left: Vec<_> =
+            family.iter().filter(|it| member(it.pid).is_some_and(|(_, now)| now == **it)).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_tabs_hear_each_other_and_see_a_setting_changed_at_the_other_instance() {
+    let dev = Dev::start().await;
+    let pages = Pages::start().await;
+    let browser = pages.browser();
+    let [first, second] = &dev.urls;
+    browser.open("ann", &format!("{first}/console/?room=math&user=ann&auto=1")).await.unwrap();
+    pages.is_in_with("ann", &["ann"]).await;
+    // This page came from the instance that does not own the room, and is sent to the one that does.
+    browser.open("bob", &format!("{second}/console/?room=math&user=bob&auto=1")).await.unwrap();
+    for page in ["ann", "bob"] {
+        pages.is_in_with(page, &["ann", "bob"]).await;
+        assert_eq!(browser.text(page, "[data-testid=owner-instance]").await.unwrap(), "a");
+    }
+    assert_eq!(browser.eval("bob", "window.dais.state.redirects").await.unwrap(), 1);
+    pages.hears("ann", "bob").await;
+    pages.hears("bob", "ann").await;
+
+    browser.click("ann", "[data-testid=elsewhere-apply]").await.unwrap();
+    for page in ["ann", "bob"] {
+        pages
+            .truth(page, "document.querySelector('[data-testid=set-noiseReduction]').value === 'near_field'")
+            .await;
+    }
+    let said = "document.querySelector('[data-testid=elsewhere-result]').textContent";
+    assert_eq!(pages.truth("ann", said).await, "b accepted near_field");
+    for page in ["ann", "bob"] {
+        assert_eq!(browser.text(page, "[data-testid=error]").await.unwrap(), "");
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_s_interrupt_ends_everything_in_order() {
+    let dev = Dev::start().await;
+    let family = dev.family();
+    let group = rustix::process::Pid::from_raw(dev.process.pid()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    let status = dev.process.exit(ENDED).await;
+    assert!(status.success(), "{status}: {:#?}", dev.process.log_lines());
+    all_gone(&family).await;
+    // Redis was there until the last lease was released.
+    let lines = dev.process.log_lines();
+    let drained = lines.iter().filter(|line| line.contains(r#""message":"drained""#)).count();
+    assert_eq!(drained, 2, "{lines:#?}");
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_killed_dev() {
+    let mut dev = Dev::start().await;
+    let family = dev.family();
+    dev.process.kill().await;
+    all_gone(&family).await;
+}
+
+#[tokio::test]
+async fn a_second_dev_in_the_same_folder_is_refused() {
+    let dev = Dev::start().await;
+    let second = Process::start("second", command(&dev._data));
+    assert!(!second.exit(SOON).await.success());
+    let said = second.log_lines().join("\n");
+    assert!(said.contains("is in use by another `coordinator dev`"), "{said}");
+    assert!(dev.process.exit_status().is_none());
+}
+
+#[tokio::test]
+async fn the_error_codes_in_typescript_are_those_of_the_binary() {
+    let table = Process::start("errors", {
+        let mut command = Command::new(binary());
+        command.arg("errors");
+        command
+    });
+    assert!(table.exit(PATIENCE).await.success());
+    let served: BTreeSet<String> = table
+        .log_lines()
+        .iter()
+        .filter_map(|row| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+        .collect();
+    let file = place::repository().join("client/sdk/src/protocol.ts");
+    let types = fs::read_to_string(file).unwrap();
+    let union = types.split_once("export type ErrorCode =").unwrap().1.split_once(';').unwrap().0;
+    let typed: BTreeSet<String> = union.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(!served.is_empty());
+    assert_eq!(served, typed);
+}
