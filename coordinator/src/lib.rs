@@ -28,6 +28,8 @@ pub mod http;
 pub mod limits;
 pub mod metrics;
 pub mod node;
+#[cfg(test)]
+mod pages;
 pub mod room;
 pub mod serve;
 pub mod socket;

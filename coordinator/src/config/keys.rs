@@ -253,7 +253,11 @@ pub(super) const LIMITS: &[Key] = &[
     key("guests_per_room", Default("10000"), "Users with guest state in one room, 1 to 1000000."),
     key("json_depth", Default("16"), "Deepest nesting of JSON a client may send, 2 to 64."),
     key("custom_bytes", Default("16384"), "`custom` of a room's settings, 64 to 1048576 bytes."),
-    key("guest_custom_bytes", Default("4096"), "`custom` of a guest's state, 64 to 1048576 bytes."),
+    key(
+        "guest_custom_bytes",
+        Default("4096"),
+        "The state of one guest as JSON, `custom` included, 64 to 1048576 bytes.",
+    ),
     key("attributes_bytes", Default("2048"), "Attributes of a peer, 64 to 1048576 bytes."),
     key(
         "outgoing_queue",

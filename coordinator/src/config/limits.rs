@@ -51,7 +51,7 @@ pub struct Limits {
     pub json_depth: usize,
     /// `custom` of a room's settings.
     pub custom_bytes: usize,
-    /// `custom` of a guest's state.
+    /// The state of one guest, `custom` included.
     pub guest_custom_bytes: usize,
     /// Attributes of a peer.
     pub attributes_bytes: usize,
@@ -131,7 +131,8 @@ pub(super) fn read(section: &Section<'_>) -> Limits {
         ("attributes_bytes", limits.attributes_bytes),
     ] {
         if part > whole {
-            let fault = Fault::Conflict(format!("{part} bytes never fit into max_event_bytes, which is {whole}"));
+            let fault =
+                Fault::Conflict(format!("{part} bytes never fit into max_event_bytes, which is {whole}"));
             section.note(&section.place_of(key), key, fault);
         }
     }

@@ -26,7 +26,7 @@ use crate::room::work::{GuestChange, Refusal, SettingsChange, Work, not_in_room}
 const PEERS_PAGE: usize = 200;
 
 /// Events of the protocol that this version does not serve yet.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 25] = [
     "peer:update",
     "room:kick",
     "room:unban",
@@ -52,9 +52,6 @@ const KNOWN: [&str; 28] = [
     "call:accept",
     "call:decline",
     "call:hangup",
-    "message:new",
-    "room:speakers",
-    "media:restart",
 ];
 
 /// What a handler answers: the whole body of a successful ack.
@@ -112,7 +109,7 @@ pub(super) async fn answer(node: &Arc<Node>, client: &Client, mut request: Reque
     let answer = match node.app(identity.app.as_str()) {
         Some(app) if identity.expires_at_s > unix_seconds() => {
             let asking = Asking { node: Arc::clone(node), client: client.clone(), app };
-            if request.event.starts_with("media:") && request.event != "media:restart" {
+            if request.event.starts_with("media:") {
                 // Negotiation with a media server takes its time, and nothing else of the client waits for it.
                 tokio::spawn(async move {
                     let answer = media::negotiate(&asking, &mut request).await;

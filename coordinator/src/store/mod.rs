@@ -25,7 +25,7 @@ pub enum StoreError {
     #[error("redis.url cannot be used")]
     Url(#[source] fred::error::Error),
     /// No connection, or no answer.
-    #[error("Redis at {url} cannot be reached")]
+    #[error("Redis at {url} cannot be reached: start it, or correct redis.url")]
     Unreachable {
         /// The URL without its password.
         url: String,

@@ -71,7 +71,7 @@ pub(crate) async fn leave(clients: &[Client], name: &str, rooms: usize) {
         let body = json!({ "room": format!("{name}-{}", at % rooms) });
         async { drop(client.ask("room:leave", body).await) }
     });
-    stream::iter(leaves).buffer_unordered(IN_FLIGHT).collect().await
+    stream::iter(leaves).buffer_unordered(IN_FLIGHT).collect::<()>().await;
 }
 
 /// Waits until `arrived` is true of every client, and says when the last event came.

@@ -1,1 +1,172 @@
-//! To be written by its owner.
+//! Which Redis an instance takes, and what it says of one that it does not.
+
+use e2e::coordinator::CoordinatorOptions;
+use e2e::driver::Driver;
+use e2e::http;
+use e2e::process::Process;
+use e2e::servers::{Flavor, RedisServer, ServerOptions};
+use e2e::token::Token;
+use e2e::wait::SOON;
+use e2e::{cluster::Cluster, place};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+use tempfile::TempDir;
+
+fn binary() -> PathBuf {
+    env::var_os("DAIS_COORDINATOR").map_or_else(|| place::profile().join("coordinator"), PathBuf::from)
+}
+
+/// `coordinator check` with these options; its exit code and all that it said.
+async fn check(options: &CoordinatorOptions, flags: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dais.toml");
+    fs::write(&file, options.render()).unwrap();
+    let mut command = Command::new(binary());
+    command.arg("check").arg("--config").arg(&file).args(flags).current_dir(folder.path());
+    let process = Process::start("check", command);
+    let code = process.exit(SOON).await.code();
+    (code, process.log_lines().join("\n"))
+}
+
+/// `serve` and `check` both end with 1 and say all of this.
+async fn refused(url: &str, said: &[&str]) {
+    let options = CoordinatorOptions::new("a", url);
+    let (process, _folder) = options.spawn();
+    let code = process.exit(SOON).await.code();
+    let log = process.log_lines().join("\n");
+    assert_eq!(code, Some(1), "{log}");
+    assert!(!log.contains("\"message\":\"ready\""), "it never was ready:\n{log}");
+    let (check_code, check_log) = check(&options, &[]).await;
+    assert_eq!(check_code, Some(1), "{check_log}");
+    for log in [log, check_log] {
+        for text in said {
+            assert!(log.contains(text), "no {text:?} in:\n{log}");
+        }
+        assert!(!log.contains("panicked"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_node_is_refused() {
+    let server = ServerOptions::new(Flavor::Redis).cluster().start().await;
+    refused(
+        &server.url(),
+        &[&server.url(), "Redis Cluster", "use a standalone server, or one managed by Sentinel"],
+    )
+    .await;
+    let written = server.command(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).await;
+    assert_eq!(written.number(), Some(0));
+}
+
+#[tokio::test]
+async fn an_old_redis_is_refused() {
+    let server = RedisServer::start(Flavor::Redis62).await;
+    refused(&server.url(), &["it is redis 6.2", "redis 7.0 or newer is needed: upgrade it"]).await;
+    assert_eq!(server.command(&["DBSIZE"]).await.number(), Some(0), "nothing was written into it");
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_refused() {
+    let server = ServerOptions::new(Flavor::Redis).maxmemory_policy("allkeys-lru").start().await;
+    refused(&server.url(), &["its maxmemory-policy is allkeys-lru", "set `maxmemory-policy noeviction`"])
+        .await;
+}
+
+#[tokio::test]
+async fn a_redis_that_forgets_is_refused_except_in_dev() {
+    let server = ServerOptions::new(Flavor::Redis).aof(None).start().await;
+    refused(&server.url(), &["its append-only file is off", "set `appendonly yes`"]).await;
+    let (code, said) = check(&CoordinatorOptions::new("a", &server.url()), &["--dev"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("append-only file off"), "{said}");
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_at_once() {
+    let options = ServerOptions::new(Flavor::Redis62).maxmemory_policy("volatile-ttl").aof(None);
+    let server = options.start().await;
+    refused(&server.url(), &["redis 7.0 or newer", "volatile-ttl", "appendonly yes"]).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_is_named_without_its_password() {
+    // Bound, so that nobody else listens there; a connection is refused, because nobody listens at all.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("redis://someone:hush-hush@127.0.0.1:{port}");
+    let shown = format!("redis://127.0.0.1:{port}");
+    refused(&url, &[&shown, "cannot be reached", "redis.url"]).await;
+    let (_, said) = check(&CoordinatorOptions::new("a", &url), &[]).await;
+    assert!(!said.contains("hush-hush"), "{said}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_to_be_one() {
+    let server = ServerOptions::new(Flavor::Redis).argument("--requirepass", "right-one").start().await;
+    let url = format!("redis://:wrong-one@127.0.0.1:{}", server.port());
+    refused(&url, &["WRONGPASS"]).await;
+    let (_, said) = check(&CoordinatorOptions::new("a", &url), &[]).await;
+    assert!(!said.contains("wrong-one"), "{said}");
+    let good = format!("redis://:right-one@127.0.0.1:{}", server.port());
+    let (code, said) = check(&CoordinatorOptions::new("a", &good), &[]).await;
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[tokio::test]
+async fn a_room_runs_on_every_server_that_is_accepted() {
+    for flavor in Flavor::ACCEPTED {
+        let cluster = Cluster::start_on(RedisServer::start(flavor).await, 1, |options| options).await;
+        let (code, said) = check(cluster[0].options(), &[]).await;
+        assert_eq!(code, Some(0), "{said}");
+        let name = if flavor == Flavor::Valkey { "valkey 9." } else { "redis " };
+        assert!(said.contains(name) && said.contains("append-only file on"), "{said}");
+        let driver = Driver::start().await;
+        let joined =
+            driver.join("ann", &cluster[0].url(), &cluster.token("ann", "host"), "math").await.unwrap();
+        assert_eq!(joined["ack"]["room"]["peerCount"], 1);
+    }
+}
+
+/// A Sentinel that watches one master by the name `dais`.
+async fn sentinel(master: &RedisServer) -> (Process, u16, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = folder.path().join("sentinel.conf");
+    let config = format!(
+        "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor dais 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds dais 60000\n",
+        folder.path().display(),
+        master.port()
+    );
+    fs::write(&file, config).unwrap();
+    let mut command = Command::new(place::on_path("redis-server").expect("redis-server on PATH"));
+    command.arg(&file).arg("--sentinel");
+    let process = Process::start("sentinel", command);
+    process.line("+monitor", 0, SOON, |line| line.contains("+monitor master dais").then_some(())).await;
+    (process, port, folder)
+}
+
+#[tokio::test]
+async fn a_room_runs_on_the_master_that_a_sentinel_names() {
+    let master = RedisServer::start(Flavor::Redis).await;
+    let (_sentinel, port, _folder) = sentinel(&master).await;
+    let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName=dais");
+    let instance = CoordinatorOptions::new("a", &url).start().await;
+    let driver = Driver::start().await;
+    let token = Token::new("ann", "host").sign();
+    let joined = driver.join("ann", &instance.url(), &token, "math").await.unwrap();
+    assert_eq!(joined["ack"]["room"]["peerCount"], 1);
+    assert_eq!(master.command(&["EXISTS", "test:room:demo\0math"]).await.number(), Some(1));
+    assert_eq!(http::get(&format!("{}/healthz", instance.url())).await.unwrap().status, 200);
+
+    // The same, named by the two keys instead of one URL.
+    let listed = CoordinatorOptions::new("b", "redis://127.0.0.1")
+        .texts("redis", "sentinels", &[&format!("127.0.0.1:{port}")])
+        .text("redis", "sentinel_service", "dais");
+    let (code, said) = check(&listed, &[]).await;
+    assert_eq!(code, Some(0), "{said}");
+    // A master that no Sentinel knows.
+    let unknown = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName=nobody");
+    refused(&unknown, &["cannot be reached"]).await;
+}

@@ -39,9 +39,8 @@ impl Dev {
         let data = tempfile::tempdir().unwrap();
         let process = Process::start("dev", command(&data));
         let url = async |before: &str| {
-            let found = |line: &str| {
-                Some(line.split_once(before)?.1.trim().strip_suffix("/console/")?.to_owned())
-            };
+            let found =
+                |line: &str| Some(line.split_once(before)?.1.trim().strip_suffix("/console/")?.to_owned());
             process.line(before, 0, STARTED, found).await
         };
         let urls = [url("Dais is running: open ").await, url("a second instance is beside it: ").await];

@@ -246,7 +246,7 @@ impl Actor {
         let members = match &mut self.state {
             State::Owned(room) => room.links(),
             State::Suspended(room) => &mut room.members,
-            State::New | State::Ended => return,
+            State::New | State::Refused(_) | State::Ended => return,
         };
         if members.lose(sid, until).is_some() {
             self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));

@@ -8,6 +8,7 @@ mod tenure;
 pub(crate) use state::refusal_of;
 
 use key_prefix::RoomKey;
+use redis_scripts::Pinned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ enum State {
     New,
     Owned(OwnedRoom),
     Suspended(SuspendedRoom),
+    /// The first `pin` was refused: so is everybody who was waiting for it.
+    Refused(Pinned),
     Ended,
 }
 
@@ -91,7 +94,11 @@ pub(super) fn spawn(
         // First out of the registry, then the mailbox closed: whoever finds it closed finds a new actor.
         node.rooms.forget(&node, &room, id);
         work.close();
-        while work.recv().await.is_some() {}
+        while let Some(waiting) = work.recv().await {
+            if let (Work::Join(request, reply), State::Refused(pinned)) = (waiting, &actor.state) {
+                _ = reply.send(Err(actor.refusal(pinned, request.hops).into()));
+            }
+        }
     };
     tokio::spawn(task.instrument(span));
 }
@@ -99,7 +106,7 @@ pub(super) fn spawn(
 impl Actor {
     async fn run(&mut self, work: &mut mpsc::Receiver<Work>) {
         let mut store_up = self.node.store_up.subscribe();
-        while !matches!(self.state, State::Ended) {
+        while !matches!(self.state, State::Ended | State::Refused(_)) {
             let due = self.next_due();
             let suspended = matches!(self.state, State::Suspended(_));
             tokio::select! {
@@ -223,7 +230,7 @@ impl Actor {
             State::Owned(room) => Ok(room),
             State::Suspended(_) if *self.node.store_up.borrow() => Err(ApiError::lease_lost().into()),
             State::Suspended(_) => Err(ApiError::store_unavailable().into()),
-            State::New | State::Ended => Err(Refusal::Gone),
+            State::New | State::Refused(_) | State::Ended => Err(Refusal::Gone),
         }
     }
 

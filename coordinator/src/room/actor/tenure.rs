@@ -35,8 +35,9 @@ impl Actor {
         };
         let lease = lease_of(&pinned, sent, &self.node.store);
         let (Some(lease), Pinned::Owned { previous, whole, state, now, .. }) = (lease, &pinned) else {
-            self.state = State::Ended;
-            return Err(self.refused(pinned, hops).into());
+            let refusal = self.refusal(&pinned, hops);
+            self.state = State::Refused(pinned);
+            return Err(refusal.into());
         };
         self.node.redis_clock.heard(now.as_u64());
         let projection = match Projection::hydrate(state) {
@@ -123,7 +124,7 @@ impl Actor {
         RoomRef::new(self.names.key.app(), self.names.key.room())
     }
 
-    fn refused(&self, pinned: Pinned, hops: u32) -> ApiError {
+    pub(super) fn refusal(&self, pinned: &Pinned, hops: u32) -> ApiError {
         match pinned {
             Pinned::Other { owner, token, url } => {
                 if hops >= 2 {
@@ -131,7 +132,7 @@ impl Actor {
                     return ApiError::new(ErrorCode::RateLimited, "the room is changing its owner")
                         .after(pause);
                 }
-                ApiError::wrong_instance(redirect(&owner, url, token))
+                ApiError::wrong_instance(redirect(owner, url, *token))
             }
             Pinned::Absent => ApiError::new(ErrorCode::RoomNotFound, "there is no such room"),
             Pinned::Superseded { .. } => {
@@ -202,7 +203,7 @@ impl Actor {
             (_, pinned) => {
                 self.node.metrics.lease_losses.with_label_values(&["taken"]).inc();
                 let redirect = match pinned {
-                    Pinned::Other { owner, token, url } => Some(redirect(&owner, url, token)),
+                    Pinned::Other { owner, token, url } => Some(redirect(&owner, &url, token)),
                     _ => None,
                 };
                 self.tell_to_move(&suspended.members, "lease_lost", redirect.as_ref(), MOVE_SPREAD);
@@ -398,7 +399,7 @@ impl Actor {
                 self.tell_to_move(room.members(), "drain", None, spread)
             }
             State::Suspended(room) => self.tell_to_move(&room.members, "drain", None, spread),
-            State::New | State::Ended => 0,
+            State::New | State::Refused(_) | State::Ended => 0,
         };
         self.standing.hold(None);
         told
@@ -414,7 +415,7 @@ impl Actor {
     }
 }
 
-fn redirect(owner: &str, url: String, token: FenceToken) -> Redirect {
+fn redirect(owner: &str, url: &str, token: FenceToken) -> Redirect {
     let instance = owner.split_once('/').map_or(owner, |(name, _)| name).to_owned();
-    Redirect { instance, url, token: token.as_u64() }
+    Redirect { instance, url: url.to_owned(), token: token.as_u64() }
 }

@@ -1,0 +1,36 @@
+//! The documentation says what the binary says.
+
+use crate::config::Config;
+use crate::error;
+
+#[test]
+fn the_table_of_keys_is_the_binarys() {
+    assert!(include_str!("../../docs/keys.md").ends_with(&key_prefix::markdown()), "coordinator keys");
+}
+
+#[test]
+fn the_table_of_codes_is_the_binarys() {
+    assert!(include_str!("../../docs/errors.md").ends_with(&error::markdown()), "coordinator errors");
+}
+
+#[test]
+fn the_reference_is_the_binarys() {
+    assert!(
+        include_str!("../../docs/configuration.md").contains(&Config::reference()),
+        "coordinator reference"
+    );
+}
+
+#[test]
+fn every_metric_is_in_the_documentation() {
+    let page = include_str!("../../docs/operations.md");
+    let source = include_str!("metrics.rs");
+    let mut found = 0;
+    for start in ["gauge(\"", "counter(\"", "counters(\"", "HistogramOpts::new(\""] {
+        for name in source.split(start).skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(page.contains(&format!("`{name}")), "{name}");
+            found += 1;
+        }
+    }
+    assert!(found > 15, "{found}");
+}
