@@ -94,7 +94,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     clock.heard(now);
     let media = media(&config, &clock, signals)?;
     let metrics = Metrics::new()?;
-    let node = Node::new(Parts { config, scripts, keys, me, public_url, metrics, media });
+    let node = Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, media });
     node.redis_clock.heard(now);
     sync::listen(Arc::clone(&node), subscriber.clone()).await.map_err(ServeError::Subscribe)?;
     tokio::spawn(heartbeat::run(Arc::clone(&node)));

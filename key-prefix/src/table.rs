@@ -193,25 +193,25 @@ kinds! {
         holds: "one field for each setting, as JSON",
         writers: "pin, join, settings_update, restore",
         ends: "with the room's record",
-        if_deleted: "as the room's record",
+        if_deleted: "as the room's record; without an owner the defaults take its place",
     }
     Guests "guests" Room Hash {
         holds: "guest state by user, as JSON",
         writers: "guest_update, restore",
         ends: "with the room's record",
-        if_deleted: "as the room's record",
+        if_deleted: "as the room's record; without an owner those states are gone",
     }
     Peers "peers" Room Hash {
         holds: "one field for each peer, as JSON; the peer count is its size",
         writers: "join, leave, restore",
         ends: "empty when the last peer left; with the room's record",
-        if_deleted: "as the room's record",
+        if_deleted: "as the room's record; without an owner those peers are gone",
     }
     Presence "presence" Room Zset {
         holds: "users present, scored by when they were last seen",
         writers: "join, leave, touch, restore",
         ends: "empty when the last user left; with the room's record",
-        if_deleted: "as the room's record",
+        if_deleted: "as the room's record; without an owner the next one makes it of the peers",
     }
     Watchers "watchers" Room Set {
         holds: "instances that watch the room",

@@ -128,6 +128,7 @@ impl World {
             floor: FenceToken::default(),
             renew: true,
             create: Some(&[]),
+            deadline: None,
             peer: Some(RecordedPeer { peer: "p", user: "ann", json: "{}" }),
         };
         self.scripts.pin(&self.keys, with).await.expect("pinned");

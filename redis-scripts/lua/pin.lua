@@ -21,10 +21,11 @@ arg  6    flag     create           1: make the room if it is not there
 arg  7    text     room             id in the index
 arg  8    text     route
 arg  9    text     instance_base    what stands before name/incarnation in a record's key
-arg  10   count    settings         number of defaults that follow
-arg  11.. text     rest             defaults: field, JSON, …; then, for a joiner: peer, user, peer as JSON
+arg  10   ms       deadline         refuse when Redis's clock is past it; 0: whenever it is
+arg  11   count    settings         number of defaults that follow
+arg  12.. text     rest             defaults: field, JSON, …; then, for a joiner: peer, user, peer as JSON
 derives   the owner's record from instance_base
-returns   {"owned", token, previous, made, whole, now_ms, watchers, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"}
+returns   {"owned", token, previous, made, whole, now_ms, watchers, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"late"}
 keeps     I-1, I-2, I-6
 ]]
 --%include clock
@@ -40,9 +41,12 @@ local settings_key, guests_key, peers_key, presence_key = KEYS[7], KEYS[8], KEYS
 local watchers_key, rooms_key = KEYS[11], KEYS[12]
 local me, incarnation, owner_ttl, floor = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local renew, create, room_id, route = ARGV[5] == "1", ARGV[6] == "1", ARGV[7], ARGV[8]
-local instance_base, defaults_n = ARGV[9], tonumber(ARGV[10])
+local instance_base, deadline, defaults_n = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local now = now_ms()
+if deadline > 0 and now > deadline then
+  return { "late" }
+end
 local newer = newer_than(incarnation_key, incarnation)
 if newer then
   return { "superseded", newer }
@@ -99,7 +103,7 @@ else
   redis.call("DEL", settings_key, guests_key, peers_key, presence_key)
   if defaults_n > 0 then
     local defaults = {}
-    for i = 11, 10 + 2 * defaults_n do
+    for i = 12, 11 + 2 * defaults_n do
       defaults[#defaults + 1] = ARGV[i]
     end
     redis.call("HSET", settings_key, unpack(defaults))
@@ -107,7 +111,7 @@ else
   redis.call("HSET", room_key, "status", "active", "created_at", now, "sv", 1, "cv", 1,
     "settings_n", defaults_n, "guests_n", 0, "peers_n", 0, "users_n", 0)
 end
-local next_arg = 11 + 2 * defaults_n
+local next_arg = 12 + 2 * defaults_n
 if is_whole and #ARGV >= next_arg + 2 and redis.call("HLEN", peers_key) == 0 then
   change_peers({ room_key, peers_key, presence_key }, now, {
     added = { ARGV[next_arg], ARGV[next_arg + 2] },

@@ -81,6 +81,9 @@ pub struct Pin<'a> {
     pub renew: bool,
     /// Settings to make the room with if it is not there; `None`: do not make it.
     pub create: Option<&'a [(&'a str, String)]>,
+    /// Not after this by Redis's clock: whoever asks does not wait for longer. A call that a stalled Redis
+    /// finds in its sockets when it goes on would else win a room for nobody.
+    pub deadline: Option<RedisMillis>,
     /// The first joiner, seated in the same step if the room has no peers.
     pub peer: Option<RecordedPeer<'a>>,
 }
@@ -116,6 +119,8 @@ pub enum Pinned {
     },
     /// The room is not there and was not to be made.
     Absent,
+    /// The deadline is over; nothing was done.
+    Late,
     /// A newer incarnation of the caller's name lives.
     Superseded {
         /// Its incarnation.
@@ -357,6 +362,7 @@ impl Scripts {
         .text(with.room.room())
         .text(with.room.route())
         .bytes(keys.base(KeyKind::Instance).bytes())
+        .number(with.deadline.map_or(0, RedisMillis::as_u64))
         .count(defaults.len())
         .texts(defaults.iter().flat_map(|(field, json)| [*field, json.as_str()]));
         if let Some(peer) = with.peer {
@@ -374,6 +380,7 @@ impl Scripts {
             }),
             "other" => Ok(Pinned::Other { owner: reply.text()?, token: reply.token()?, url: reply.text()? }),
             "absent" => Ok(Pinned::Absent),
+            "late" => Ok(Pinned::Late),
             "superseded" => Ok(Pinned::Superseded { by: superseded(reply)? }),
             code => MalformedReply::code(code),
         })

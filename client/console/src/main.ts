@@ -19,7 +19,7 @@ let media: Media | null = null;
 let own: MediaStream | null = null;
 let levels: Levels | null = null;
 let token = "";
-let permissions = "";
+let permitted = "";
 let pageError = "";
 
 const peers = new Peers(at("peers"), (user, state) => {
@@ -91,11 +91,13 @@ function changed(joinedOrGrant: boolean): void {
   if (!state || !media) return;
   const { grant, self } = state;
   const guest = state.room?.guests[self?.user ?? ""];
-  const now = JSON.stringify([guest?.micAllowed, guest?.videoAllowed]);
-  if (grant?.kind === "embedded" && (joinedOrGrant || now !== permissions)) {
-    media.update(grant, [grant.generation, state.room?.owner.instance, self?.peer].join(" "));
+  const may = (allowed = true) => self?.role === "host" || allowed;
+  const kinds = { audio: may(guest?.micAllowed), video: may(guest?.videoAllowed) };
+  const now = JSON.stringify(kinds);
+  if (grant?.kind === "embedded" && (joinedOrGrant || now !== permitted)) {
+    media.update(grant, [grant.generation, state.room?.owner.instance, self?.peer].join(" "), kinds);
   }
-  permissions = now;
+  permitted = now;
   if (state.phase === "ended" || state.phase === "idle") release();
   render();
 }
@@ -113,12 +115,7 @@ async function writeElsewhere(): Promise<void> {
   const result = at<HTMLOutputElement>("elsewhere-result");
   const name = room?.state.room?.id ?? "";
   result.textContent = "…";
-  const self = room?.state.self;
-  const auth =
-    self?.role === "host"
-      ? token
-      : ((await askToken(self?.user ?? "", "host", name).catch(() => null)) ?? token);
-  const socket = connect(url, () => ({ token: auth, platform: "web" }), false);
+  const socket = connect(url, () => ({ token, platform: "web" }), false);
   try {
     await new Promise<void>((resolve, reject) => {
       socket.once("connect", resolve);
@@ -171,7 +168,7 @@ function render(): void {
     if (snapshot) settings.render(snapshot.settings, state.self?.role === "host" && state.phase === "joined");
     renderLog(state);
   }
-  renderElsewhere(snapshot?.owner.instance);
+  renderElsewhere(state?.self?.role === "host" ? snapshot?.owner.instance : undefined);
 }
 
 function renderElsewhere(owner: string | undefined): void {

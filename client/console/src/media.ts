@@ -33,6 +33,7 @@ export class Media {
   #local: MediaStream | null;
   #grant: EmbeddedGrant | null = null;
   #key = "";
+  #may: Record<Track["kind"], boolean> = { audio: false, video: false };
   #publisher: RTCPeerConnection | null = null;
   #subscriber: RTCPeerConnection | null = null;
   #byMid = new Map<string, Track>();
@@ -51,8 +52,12 @@ export class Media {
     this.#failed = failed;
   }
 
-  /** Follows a grant; another `key` (generation, owner, peer) means that both connections are made anew. */
-  update(grant: EmbeddedGrant, key: string): void {
+  /**
+   * Follows a grant; another `key` (generation, owner, peer) means that both connections are made anew. An offer
+   * with something that this peer may not publish would be refused as a whole, so `may` says what it may.
+   */
+  update(grant: EmbeddedGrant, key: string, may: Record<Track["kind"], boolean>): void {
+    this.#may = may;
     if (key !== this.#key) this.#drop();
     this.#key = key;
     this.#grant = grant;
@@ -125,10 +130,15 @@ export class Media {
 
   async #publish(): Promise<void> {
     const local = this.#local;
-    if (!local || this.#publisher || !this.#grant) return;
+    if (!local || !this.#grant) return;
+    const tracks = local.getTracks().filter(({ kind }) => this.#may[kind as Track["kind"]]);
+    const sent = (this.#publisher?.getSenders() ?? []).map(({ track }) => track);
+    // What is no longer allowed may go on being sent: the server lets it through no more.
+    if (tracks.every((track) => sent.includes(track))) return;
+    retire(this.#publisher);
     const publisher = this.#connection(this.#grant, "media:publish", () => this.#publish());
     this.#publisher = publisher;
-    for (const track of local.getTracks()) {
+    for (const track of tracks) {
       publisher.addTransceiver(track, { direction: "sendonly", streams: [local] });
     }
     await publisher.setLocalDescription();

@@ -4,11 +4,12 @@ import type { Received } from "./media.ts";
 import type { RoomState } from "./room.ts";
 
 type Flag = "handRaised" | "micAllowed" | "videoAllowed" | "stage";
-const FLAGS: { flag: Flag; label: string; selfMay: boolean }[] = [
-  { flag: "handRaised", label: "Hand", selfMay: true },
-  { flag: "micAllowed", label: "Mic", selfMay: false },
-  { flag: "videoAllowed", label: "Video", selfMay: false },
-  { flag: "stage", label: "Stage", selfMay: false },
+/** `unset` is what holds for somebody of whom nothing was said yet. */
+const FLAGS: { flag: Flag; label: string; selfMay: boolean; unset: boolean }[] = [
+  { flag: "handRaised", label: "Hand", selfMay: true, unset: false },
+  { flag: "micAllowed", label: "Mic", selfMay: false, unset: true },
+  { flag: "videoAllowed", label: "Video", selfMay: false, unset: true },
+  { flag: "stage", label: "Stage", selfMay: false, unset: false },
 ];
 
 interface Card {
@@ -80,11 +81,13 @@ export class Peers {
     card.about.textContent = words.filter(Boolean).join(" · ");
     card.root.classList.toggle("self", isSelf);
     const guest = room?.guests[peer.user] ?? {};
-    for (const { flag, selfMay } of FLAGS) {
+    for (const { flag, selfMay, unset } of FLAGS) {
       const button = card.toggles.get(flag);
       if (!button) continue;
-      button.setAttribute("aria-pressed", String(guest[flag] === true));
+      button.setAttribute("aria-pressed", String(guest[flag] ?? unset));
       button.disabled = !(self?.role === "host" || (isSelf && selfMay));
+      // A host speaks and shows itself without being allowed to.
+      button.hidden = peer.role === "host" && (flag === "micAllowed" || flag === "videoAllowed");
     }
     if (!card.root.isConnected) this.#list.append(card.root);
   }

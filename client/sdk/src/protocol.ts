@@ -70,7 +70,9 @@ export interface Settings {
 
 export interface GuestState {
   handRaised?: boolean;
+  /** Whether this guest may publish sound; true if never set. Hosts always may. */
   micAllowed?: boolean;
+  /** The same for pictures. */
   videoAllowed?: boolean;
   stage?: boolean;
   custom?: JsonObject;

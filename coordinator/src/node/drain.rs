@@ -57,7 +57,12 @@ pub async fn drain(node: &Arc<Node>, deadline: Instant) -> Drained {
             }
         }
     }
+    node.leaving.cancel();
     let store = &node.store;
+    for chunk in node.watches.rooms().chunks(AT_ONCE) {
+        let ending = chunk.iter().map(|room| store.scripts.unwatch(&store.keys, &store.me, room));
+        _ = tokio::time::timeout_at(deadline, futures_util::future::join_all(ending)).await;
+    }
     let ended = store.scripts.deregister(&store.keys, &store.me, GONE_LIFE);
     if let Ok(Err(error)) = tokio::time::timeout_at(deadline, ended).await {
         tracing::warn!(

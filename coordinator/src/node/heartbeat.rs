@@ -36,6 +36,7 @@ pub async fn run(node: Arc<Node>) {
     loop {
         tokio::select! {
             () = node.ending.cancelled() => return,
+            () = node.leaving.cancelled() => return,
             _ = every.tick() => {}
         }
         loop {
@@ -64,7 +65,8 @@ pub async fn run(node: Arc<Node>) {
 async fn beat(node: &Arc<Node>, turn: usize) -> Result<(), ScriptError> {
     let rooms: Vec<(HeldRoom, Held)> = held_rooms(node, turn);
     let watched = node.watches.rooms();
-    let fields = register::record(&node.config, &node.public_url);
+    let mut fields = register::record(&node.config, &node.public_url);
+    fields.push(("address", node.address.clone()));
     let mut owned_chunks = rooms.chunks(CHUNK);
     let mut watched_chunks = watched.chunks(CHUNK);
     let mut is_first = true;

@@ -62,6 +62,8 @@ pub struct Node {
     pub store: Store,
     /// Where clients reach this instance.
     pub public_url: String,
+    /// Where it listens, which tells this process from another of its name.
+    pub address: String,
     /// Every metric.
     pub metrics: Metrics,
     /// Rooms in memory.
@@ -80,12 +82,15 @@ pub struct Node {
     pub store_up: watch::Sender<bool>,
     /// Whether the canary came back in time.
     pub canary: canary::Canary,
+    /// The instance is about to deregister: its heartbeat would only undo that.
+    pub leaving: CancellationToken,
     /// Ends every task of the instance.
     pub ending: CancellationToken,
     /// Ends the process because of something that must not go on, saying why.
     pub fatal: watch::Sender<Option<Fatal>>,
     draining: AtomicBool,
     store_lost_at: AtomicU64,
+    settled_at: AtomicU64,
     /// Counts outages of Redis, for whoever measures time by what Redis shows.
     pub disturbances: watch::Sender<u64>,
     apps: HashMap<String, Arc<App>>,
@@ -117,6 +122,8 @@ pub struct Parts {
     pub me: Instance,
     /// Where clients reach this instance.
     pub public_url: String,
+    /// Where it listens.
+    pub address: String,
     /// Every metric.
     pub metrics: Metrics,
     /// The embedded media server, where an app uses it.
@@ -129,7 +136,7 @@ const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Node {
     /// An instance that has registered, and holds nothing yet.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { config, scripts, keys, me, public_url, metrics, media } = parts;
+        let Parts { config, scripts, keys, me, public_url, address, metrics, media } = parts;
         let store = Store {
             scripts,
             keys,
@@ -148,14 +155,17 @@ impl Node {
             redis_clock: RedisClock::default(),
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),
+            leaving: CancellationToken::new(),
             ending: CancellationToken::new(),
             fatal: watch::Sender::new(None),
             draining: AtomicBool::new(false),
             store_lost_at: AtomicU64::new(0),
+            settled_at: AtomicU64::new(0),
             disturbances: watch::Sender::new(0),
             config,
             store,
             public_url,
+            address,
             metrics,
             media,
         })
@@ -182,11 +192,25 @@ impl Node {
         let was = self.store_up.send_replace(up);
         if up && !was {
             self.disturbances.send_modify(|count| *count += 1);
+            let now = Moment::now().parts().0;
+            let lost_for = now.saturating_sub(self.store_lost_at.load(Ordering::Relaxed));
+            let heartbeat = u64::try_from(self.config.lease.heartbeat.as_millis()).unwrap_or(u64::MAX);
+            if lost_for >= heartbeat {
+                self.settled_at.store(now.saturating_add(heartbeat), Ordering::Relaxed);
+            }
             tracing::info!("Redis answers again");
         } else if !up && was {
             self.store_lost_at.store(Moment::now().parts().0, Ordering::Relaxed);
             tracing::warn!("Redis does not answer");
         }
+    }
+
+    /// What is left of the heartbeat that follows an outage of Redis that was long enough to lose leases. No
+    /// room is taken from others in it: they may be on their way to have their rooms again.
+    pub(crate) fn settling(&self) -> Option<Duration> {
+        let settled_at = self.settled_at.load(Ordering::Relaxed);
+        let left = settled_at.saturating_sub(Moment::now().parts().0);
+        (left > 0).then(|| Duration::from_millis(left))
     }
 
     /// Whether new clients should be sent here, and if not, why.

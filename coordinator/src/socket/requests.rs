@@ -1,11 +1,14 @@
 //! Bodies of requests, from raw JSON to checked types. What is wrong is named with its field.
 
 use key_prefix::{RoomId, UserId};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use socketioxide::adapter::LocalAdapter;
 use socketioxide::extract::TryData;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::inbound::Request;
@@ -168,6 +171,25 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     }
 }
 
+/// A struct that is read from an object only: derived ones take a list of their fields as well.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
 /// Reads the body of a request.
 pub(super) fn body<T: DeserializeOwned>(request: &mut Request) -> Result<T, ApiError> {
     if let socketioxide_core::Value::Str(_, Some(binaries)) = &request.body
@@ -176,12 +198,12 @@ pub(super) fn body<T: DeserializeOwned>(request: &mut Request) -> Result<T, ApiE
         return Err(ApiError::bad_request("binary attachments are not taken"));
     }
     let Ok(TryData(read)) =
-        <TryData<T> as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
+        <TryData<Object<T>> as socketioxide::handler::FromMessageParts<LocalAdapter>>::from_message_parts(
             &request.socket,
             &mut request.body,
             &None,
         );
-    read.map_err(|error| {
+    read.map(|Object(body)| body).map_err(|error| {
         let text: String = error.to_string().chars().take(ERROR_CHARS).collect();
         ApiError::bad_request(format!("{}: {text}", request.event))
     })

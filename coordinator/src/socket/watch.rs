@@ -5,8 +5,8 @@ use redis_scripts::{Read, WatchedReport};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use socketioxide::socket::Sid;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::dispatch::{Answer, Asking, raw};
@@ -250,20 +250,17 @@ fn end(asking: &Asking, room: &RoomKey, views: &[View]) -> bool {
 pub(super) async fn watch(asking: &Asking, body: Watch) -> Answer {
     asking.require_watcher()?;
     let limit = asking.node.config.limits.watch_rooms;
-    let mut rooms = Vec::with_capacity(body.rooms.len().min(limit));
+    let rooms: Vec<RoomKey> =
+        body.rooms.into_iter().map(|room| asking.room(room)).collect::<Result<_, _>>()?;
     {
         let mut watched = asking.connection().watched();
-        let more = body.rooms.len() + watched.len();
+        let more = watched.iter().chain(&rooms).collect::<HashSet<_>>().len();
         if more > limit {
             return Err(ApiError::bad_request(format!(
                 "{more} rooms would be watched, at most {limit} are allowed"
             )));
         }
-        for room in body.rooms {
-            let room = asking.room(room)?;
-            watched.insert(room.clone());
-            rooms.push(room);
-        }
+        watched.extend(rooms.iter().cloned());
     }
     let read = futures_util::future::join_all(rooms.iter().map(|room| begin(asking, room, View::Card))).await;
     let mut cards = Vec::with_capacity(rooms.len());

@@ -14,6 +14,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+const PING: &str = "2";
+const PONG: &str = "3";
+
 type Socket = WebSocketStream<TcpStream>;
 
 /// What a connection has been told so far.
@@ -93,10 +96,18 @@ impl Client {
     }
 }
 
+/// Reads the next packet, answering pings before it.
 async fn expect(socket: &mut Socket, start: &str) {
-    let first = socket.next().await.expect("an open connection").expect("a frame");
-    let text = first.to_text().expect("text");
-    assert!(text.starts_with(start), "expected a packet {start}, not {text}");
+    loop {
+        let frame = socket.next().await.expect("an open connection").expect("a frame");
+        let packet = frame.to_text().expect("text");
+        if packet == PING {
+            socket.send(Message::text(PONG)).await.expect("an open connection");
+            continue;
+        }
+        assert!(packet.starts_with(start), "expected a packet {start}, not {packet}");
+        return;
+    }
 }
 
 async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, seen: Rc<Seen>) {
@@ -125,7 +136,7 @@ async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, 
             if let Some(acked) = waiting.take() {
                 _ = acked.send(Ack { took: Duration::ZERO, text: ack.to_owned() });
             }
-        } else if packet.as_str() == "2" && socket.send(Message::text("3")).await.is_err() {
+        } else if packet.as_str() == PING && socket.send(Message::text(PONG)).await.is_err() {
             return;
         }
     }

@@ -2,12 +2,13 @@
 
 use e2e::browser::Browser;
 use e2e::cluster::Cluster;
-use serde_json::Value;
+use e2e::driver::Driver;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Several pages that encode and decode, on two cores that others use too.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Chromium takes what there is of the machine: one test at a time has it.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -67,17 +68,44 @@ impl Pages {
         self.grows(page, user, "video", "framesDecoded").await;
     }
 
+    /// A command of the browser's with as much time as the rest.
+    async fn act(&self, op: &str, page: &str, mut fields: Value) {
+        fields["page"] = json!(page);
+        fields["timeoutMs"] = json!(PATIENCE.as_millis());
+        let done = self.browser.ask(op, fields).await;
+        done.unwrap_or_else(|failure| panic!("{op} on {page}: {failure:?}"));
+    }
+
+    pub(super) async fn open(&self, page: &str, url: &str) {
+        self.act("open", page, json!({ "url": url })).await;
+    }
+
+    pub(super) async fn click(&self, page: &str, testid: &str) {
+        self.act("click", page, json!({ "selector": format!("[data-testid={testid}]") })).await;
+    }
+
     /// Fills in what an instance that gives no tokens asks for, and joins.
     async fn join(&self, page: &str, token: &str) {
         self.truth(page, "document.querySelector('[data-testid=page-instance]').textContent !== '–'").await;
-        self.browser.fill(page, "[data-testid=token]", token).await.unwrap();
-        self.browser.click(page, "[data-testid=join]").await.unwrap();
+        self.act("fill", page, json!({ "selector": "[data-testid=token]", "text": token })).await;
+        self.click(page, "join").await;
     }
 
     async fn open_and_join(&self, cluster: &Cluster, user: &str, query: &str) {
-        let url = format!("{}/console/?room=choir&user={user}{query}", cluster[0].url());
-        self.browser.open(user, &url).await.unwrap();
-        self.join(user, &cluster.token(user, "host")).await;
+        let role = if query.contains("role=guest") { "guest" } else { "host" };
+        let last = &cluster[cluster.coordinators.len() - 1];
+        let url = format!("{}/console/?room=choir&user={user}{query}", last.url());
+        self.open(user, &url).await;
+        self.join(user, &cluster.token(user, role)).await;
+    }
+
+    /// How much of a user's sound has reached the page.
+    async fn received(&self, page: &str, user: &str) -> Value {
+        let bytes = format!(
+            "window.dais.stats().then((stats) => stats.in.find((each) => \
+             each.user === '{user}' && each.kind === 'audio')?.bytesReceived ?? 0)"
+        );
+        self.browser.eval(page, &bytes).await.unwrap()
     }
 }
 
@@ -94,13 +122,13 @@ async fn two_pages_hear_each_other_through_join_reload_and_leave() {
     pages.hears("ann", "bob").await;
     pages.hears("bob", "ann").await;
 
-    pages.browser.reload("bob").await.unwrap();
+    pages.act("reload", "bob", json!({})).await;
     pages.join("bob", &cluster.token("bob", "host")).await;
     pages.is_in_with("bob", &["ann", "bob"]).await;
     pages.hears("bob", "ann").await;
     pages.hears("ann", "bob").await;
 
-    pages.browser.click("bob", "[data-testid=leave]").await.unwrap();
+    pages.click("bob", "leave").await;
     pages.truth("bob", "window.dais.state.phase === 'idle' && !window.dais.state.media").await;
     pages.is_in_with("ann", &["ann"]).await;
     pages.truth("ann", "window.dais.state.grant.tracks.length === 0").await;
@@ -129,5 +157,63 @@ async fn three_pages_see_each_other_also_the_one_that_came_late() {
             pages.sees(page, other).await;
             pages.hears(page, other).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_guest_is_heard_while_a_host_allows_it() {
+    let cluster = Cluster::start(1).await;
+    let pages = Pages::start().await;
+    pages.open_and_join(&cluster, "ann", "").await;
+    pages.open_and_join(&cluster, "bob", "&role=guest").await;
+    pages.open_and_join(&cluster, "cleo", "").await;
+    pages.is_in_with("ann", &["ann", "bob", "cleo"]).await;
+    pages.hears("ann", "bob").await;
+    pages.hears("cleo", "bob").await;
+
+    let toggle = "micAllowed-bob";
+    pages.click("ann", toggle).await;
+    pages.truth("bob", "window.dais.state.room.guests.bob?.micAllowed === false").await;
+    // What was under way has come when something later has.
+    pages.hears("ann", "cleo").await;
+    let until = pages.received("ann", "bob").await;
+    pages.hears("ann", "cleo").await;
+    assert_eq!(pages.received("ann", "bob").await, until);
+
+    // Who comes while it is not allowed is in the room all the same.
+    pages.act("reload", "bob", json!({})).await;
+    pages.join("bob", &cluster.token("bob", "guest")).await;
+    pages.hears("bob", "ann").await;
+    assert_eq!(pages.browser.eval("bob", "window.dais.state.error").await.unwrap(), Value::Null);
+
+    pages.click("ann", toggle).await;
+    pages.hears("ann", "bob").await;
+    pages.hears("cleo", "bob").await;
+}
+
+#[tokio::test]
+async fn pages_hear_each_other_at_another_instance_after_the_owner_was_killed() {
+    // The pages come from `b`, and follow the room to its owner `a`.
+    let mut cluster =
+        Cluster::start_with(2, |options| options.texts("http", "allowed_origins", &["*"])).await;
+    let driver = Driver::start().await;
+    driver.join("first", &cluster[0].url(), &cluster.token("zoe", "host"), "choir").await.unwrap();
+    let pages = Pages::start().await;
+    for user in ["ann", "bob"] {
+        pages.open_and_join(&cluster, user, "").await;
+    }
+    for (page, other) in [("ann", "bob"), ("bob", "ann")] {
+        pages.hears(page, other).await;
+        pages.truth(page, "window.dais.state.room.owner.instance === 'a'").await;
+    }
+    cluster[0].kill().await;
+    for (page, other) in [("ann", "bob"), ("bob", "ann")] {
+        pages
+            .truth(
+                page,
+                "window.dais.state.phase === 'joined' && window.dais.state.room.owner.instance === 'b'",
+            )
+            .await;
+        pages.hears(page, other).await;
     }
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 /// Settings and guest states as one client has them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
-    pub version: i64,
-    pub settings: Value,
-    pub guests: Value,
+pub(crate) struct Known {
+    pub(crate) version: i64,
+    pub(crate) settings: Value,
+    pub(crate) guests: Value,
 }
 
 impl Known {
     /// From the answer to `room:join`.
-    pub fn joined(answer: &Value) -> Self {
+    pub(crate) fn joined(answer: &Value) -> Self {
         let room = &answer["ack"]["room"];
         Self {
             version: room["version"]["settings"].as_i64().expect("a version"),
@@ -24,7 +24,7 @@ impl Known {
     }
 
     /// Applies a `room:update`. It must follow what is known, without a gap.
-    pub fn hear(&mut self, event: &Event) {
+    pub(crate) fn hear(&mut self, event: &Event) {
         let number = |field: &str| event.body[field].as_i64().expect("a version");
         let (from, to) = (number("from"), number("to"));
         if to <= self.version {
@@ -40,7 +40,7 @@ impl Known {
     }
 
     /// Waits until `conn` has been told of `version`, and applies everything up to it.
-    pub async fn follow(&mut self, driver: &Driver, conn: &str, version: i64, within: Duration) {
+    pub(crate) async fn follow(&mut self, driver: &Driver, conn: &str, version: i64, within: Duration) {
         if self.version < version {
             let ms = u64::try_from(within.as_millis()).expect("a bound");
             let wanted = json!({
@@ -77,7 +77,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Runs them at once and returns what they returned, in order.
-pub async fn together<T: Send + 'static, F>(all: impl IntoIterator<Item = F>) -> Vec<T>
+pub(crate) async fn together<T: Send + 'static, F>(all: impl IntoIterator<Item = F>) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,
 {
@@ -90,12 +90,12 @@ where
 }
 
 /// The error code of an ack, empty for a good one.
-pub fn code(ack: &Value) -> &str {
+pub(crate) fn code(ack: &Value) -> &str {
     ack["error"]["code"].as_str().unwrap_or_default()
 }
 
 /// A refusal for the time being says so, and when to come again.
-pub fn assert_refused_for_now(ack: &Value, codes: &[&str]) {
+pub(crate) fn assert_refused_for_now(ack: &Value, codes: &[&str]) {
     assert!(codes.contains(&code(ack)), "one of {codes:?} was expected: {ack}");
     assert_eq!(ack["error"]["retryable"], true, "{ack}");
     assert!(ack["error"]["retryAfterMs"].is_u64(), "{ack}");

@@ -79,7 +79,7 @@ async fn a_page_of_another_origin_is_refused_by_default_and_let_in_by_name() {
     let website = Website::start().await;
     let cluster = three_doors(&website.origin()).await;
     let pages = Pages::start().await;
-    pages.browser().open("page", &website.origin()).await.unwrap();
+    pages.open("page", &website.origin()).await;
     pages.truth("page", "typeof io === 'function'").await;
     for (coordinator, is_open) in cluster.coordinators.iter().zip([false, true, true]) {
         let (url, id) = (coordinator.url(), coordinator.id());

@@ -14,12 +14,13 @@ use super::browsers::{PATIENCE, Pages};
 
 const STARTED: Duration = Duration::from_secs(60);
 /// A drain may take its time where Redis went first.
-const ENDED: Duration = Duration::from_secs(30);
+const ENDED: Duration = Duration::from_secs(60);
 
 struct Dev {
     process: Process,
     urls: [String; 2],
-    _data: TempDir,
+    // Removed after the process is gone.
+    data: TempDir,
 }
 
 fn binary() -> PathBuf {
@@ -44,7 +45,7 @@ impl Dev {
             process.line(before, 0, STARTED, found).await
         };
         let urls = [url("Dais is running: open ").await, url("a second instance is beside it: ").await];
-        Self { process, urls, _data: data }
+        Self { process, urls, data }
     }
 
     /// Redis and both instances.
@@ -96,10 +97,10 @@ async fn two_tabs_hear_each_other_and_see_a_setting_changed_at_the_other_instanc
     let pages = Pages::start().await;
     let browser = pages.browser();
     let [first, second] = &dev.urls;
-    browser.open("ann", &format!("{first}/console/?room=math&user=ann&auto=1")).await.unwrap();
+    pages.open("ann", &format!("{first}/console/?room=math&user=ann&auto=1")).await;
     pages.is_in_with("ann", &["ann"]).await;
     // This page came from the instance that does not own the room, and is sent to the one that does.
-    browser.open("bob", &format!("{second}/console/?room=math&user=bob&auto=1")).await.unwrap();
+    pages.open("bob", &format!("{second}/console/?room=math&user=bob&auto=1")).await;
     for page in ["ann", "bob"] {
         pages.is_in_with(page, &["ann", "bob"]).await;
         assert_eq!(browser.text(page, "[data-testid=owner-instance]").await.unwrap(), "a");
@@ -108,7 +109,7 @@ async fn two_tabs_hear_each_other_and_see_a_setting_changed_at_the_other_instanc
     pages.hears("ann", "bob").await;
     pages.hears("bob", "ann").await;
 
-    browser.click("ann", "[data-testid=elsewhere-apply]").await.unwrap();
+    pages.click("ann", "elsewhere-apply").await;
     for page in ["ann", "bob"] {
         pages
             .truth(page, "document.querySelector('[data-testid=set-noiseReduction]').value === 'near_field'")
@@ -147,7 +148,7 @@ async fn nothing_outlives_a_killed_dev() {
 #[tokio::test]
 async fn a_second_dev_in_the_same_folder_is_refused() {
     let dev = Dev::start().await;
-    let second = Process::start("second", command(&dev._data));
+    let second = Process::start("second", command(&dev.data));
     assert!(!second.exit(SOON).await.success());
     let said = second.log_lines().join("\n");
     assert!(said.contains("is in use by another `coordinator dev`"), "{said}");

@@ -5,58 +5,58 @@ use e2e::token::APP;
 use serde_json::{Map, Value};
 
 /// A room in Redis, under the key prefix `test`.
-pub struct Stored<'a> {
+pub(crate) struct Stored<'a> {
     redis: &'a RedisServer,
     room: String,
 }
 
 /// Who holds the room's lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// `name/incarnation`
-    pub instance: String,
+    pub(crate) instance: String,
     /// The fencing token.
-    pub token: i64,
+    pub(crate) token: i64,
 }
 
 impl Owner {
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.instance.split_once('/').map_or(&*self.instance, |(name, _)| name)
     }
 }
 
 impl<'a> Stored<'a> {
-    pub fn room(redis: &'a RedisServer, room: &str) -> Self {
+    pub(crate) fn room(redis: &'a RedisServer, room: &str) -> Self {
         Self { redis, room: room.to_owned() }
     }
 
     /// The room's key of this kind.
-    pub fn key(&self, kind: &str) -> String {
+    pub(crate) fn key(&self, kind: &str) -> String {
         format!("test:{kind}:{APP}\0{}", self.room)
     }
 
-    pub async fn owner(&self) -> Option<Owner> {
+    pub(crate) async fn owner(&self) -> Option<Owner> {
         let held = self.redis.command(&["GET", &self.key("owner")]).await.text();
         let (instance, token) = held.rsplit_once(' ')?;
         Some(Owner { instance: instance.to_owned(), token: token.parse().expect("a token") })
     }
 
-    pub async fn fence(&self) -> i64 {
+    pub(crate) async fn fence(&self) -> i64 {
         self.redis.command(&["GET", &self.key("fence")]).await.number().expect("a fence")
     }
 
     /// The versions of settings and cell.
-    pub async fn versions(&self) -> (i64, i64) {
+    pub(crate) async fn versions(&self) -> (i64, i64) {
         let found = self.redis.command(&["HMGET", &self.key("room"), "sv", "cv"]).await;
         let number = |at: usize| found.items()[at].number().unwrap_or_default();
         (number(0), number(1))
     }
 
-    pub async fn settings(&self) -> Value {
+    pub(crate) async fn settings(&self) -> Value {
         self.documents("settings").await
     }
 
-    pub async fn guests(&self) -> Value {
+    pub(crate) async fn guests(&self) -> Value {
         self.documents("guests").await
     }
 
@@ -69,7 +69,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The size of the peer set, which must be what the record counts.
-    pub async fn peers(&self) -> i64 {
+    pub(crate) async fn peers(&self) -> i64 {
         const SIZES: &str = "return {redis.call('HLEN', KEYS[1]), redis.call('HGET', KEYS[2], 'peers_n')}";
         let (peers, record) = (self.key("peers"), self.key("room"));
         let sizes = self.redis.command(&["EVAL", SIZES, "2", &peers, &record]).await;
@@ -80,14 +80,14 @@ impl<'a> Stored<'a> {
 }
 
 /// Milliseconds by Redis's clock.
-pub async fn redis_now(redis: &RedisServer) -> i64 {
+pub(crate) async fn redis_now(redis: &RedisServer) -> i64 {
     let time = redis.command(&["TIME"]).await;
     let part = |at: usize| time.items()[at].number().expect("a time");
     part(0) * 1000 + part(1) / 1000
 }
 
 /// The registered incarnations of this name with the time of their last heartbeat.
-pub async fn incarnations(redis: &RedisServer, name: &str) -> Vec<(String, i64)> {
+pub(crate) async fn incarnations(redis: &RedisServer, name: &str) -> Vec<(String, i64)> {
     let found = redis.command(&["ZRANGE", "test:instances", "0", "-1", "WITHSCORES"]).await.texts();
     let pairs = found.chunks(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a score")));
     pairs.filter(|(instance, _)| instance.split('/').next() == Some(name)).collect()

@@ -91,6 +91,7 @@ on_both! {
         world.redis(&["DEL", &fence.to_string()]).await;
         assert_eq!(hold(world, &a).await.as_u64(), ahead + 2, "the lease's own token is the floor");
         world.redis(&["FLUSHALL"]).await;
+        world.clock_passes(second.as_u64()).await;
         assert!(hold(world, &a).await > second);
     }
 }

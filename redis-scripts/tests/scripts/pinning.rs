@@ -1,7 +1,7 @@
 //! `pin`: who gets a room's lease, with which token, and what it loads.
 
 use key_prefix::{Instance, InstanceName};
-use redis_scripts::{FenceToken, Pinned, Read};
+use redis_scripts::{FenceToken, Pin, Pinned, Read, RedisMillis};
 use std::time::Duration;
 
 use crate::world::{DEFAULTS, OWNER_TTL, World, peer, token_of};
@@ -47,6 +47,16 @@ on_both! {
         let before = world.keyspace().await;
         assert_eq!(world.pin_with(&me, |pin| pin.create = None).await.unwrap(), Pinned::Absent);
         assert_eq!(world.keyspace().await, before);
+    }
+
+    async fn nothing_is_taken_for_somebody_who_waits_no_longer(world: &World) {
+        let me = world.register("a").await;
+        let before = world.keyspace().await;
+        let late = |pin: &mut Pin<'_>| pin.deadline = Some(RedisMillis::new(1));
+        assert_eq!(world.pin_with(&me, late).await.unwrap(), Pinned::Late);
+        assert_eq!(world.keyspace().await, before);
+        let in_time = |pin: &mut Pin<'_>| pin.deadline = Some(RedisMillis::new(u64::pow(2, 52)));
+        assert!(matches!(world.pin_with(&me, in_time).await.unwrap(), Pinned::Owned { .. }));
     }
 
     async fn rule_2_my_own_room_keeps_its_token_unless_i_want_another(world: &World) {
@@ -156,6 +166,7 @@ on_both! {
         let (a, b) = (world.register("a").await, world.register("b").await);
         let first = world.own(&a).await;
         world.redis(&["DEL", &world.names.owner.to_string(), &world.names.fence.to_string()]).await;
+        world.clock_passes(first.as_u64()).await;
         assert!(world.own(&b).await > first);
     }
 
@@ -168,6 +179,7 @@ on_both! {
         assert_eq!(token.as_u64(), floor.as_u64() + 1);
         // Without one, time stands in.
         world.redis(&["FLUSHALL"]).await;
+        world.clock_passes(first.as_u64()).await;
         assert!(world.own(&me).await > first);
     }
 

@@ -82,6 +82,7 @@ on_both! {
     async fn a_lost_incarnation_key_costs_nothing(world: &World) {
         let first = world.register("a").await;
         world.redis(&["DEL", &world.keys.incarnation_of(&first).to_string()]).await;
+        world.clock_passes(first.incarnation().as_u64()).await;
         let second = world.register("a").await;
         assert!(second.incarnation() > first.incarnation());
     }

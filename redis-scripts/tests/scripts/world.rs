@@ -48,6 +48,12 @@ impl World {
         part(0) * 1000 + part(1) / 1000
     }
 
+    /// Waits until Redis's clock is past `number`: what only time keeps apart needs a millisecond between.
+    pub(crate) async fn clock_passes(&self, number: u64) {
+        let passed = || async { u64::try_from(self.now_ms().await).is_ok_and(|now| now > number) };
+        e2e::wait::until("time goes on", e2e::wait::SOON, passed).await;
+    }
+
     pub(crate) async fn exists(&self, key: &key_prefix::Key) -> bool {
         self.redis(&["EXISTS", &key.to_string()]).await == Value::Integer(1)
     }
@@ -133,6 +139,7 @@ impl World {
             floor: FenceToken::default(),
             renew: true,
             create: Some(&defaults),
+            deadline: None,
             peer: None,
         };
         change(&mut pin);

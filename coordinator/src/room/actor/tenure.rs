@@ -1,6 +1,8 @@
 //! Having the room: winning it, keeping it through an outage, restoring it, giving it up.
 
-use redis_scripts::{FenceToken, Pin, Pinned, Read, RecordedPeer, Released, RoomState, Standing};
+use redis_scripts::{
+    FenceToken, Pin, Pinned, Read, RecordedPeer, RedisMillis, Released, RoomState, Standing,
+};
 use std::time::Duration;
 
 use super::{Actor, State};
@@ -25,6 +27,11 @@ impl Actor {
         let create = self.app.auto_create.then(settings::defaults);
         let json = serde_json::to_string(&joiner.record).unwrap_or_default();
         let peer = RecordedPeer { peer: &joiner.record.peer, user: &joiner.record.user, json: &json };
+        if let Some(pause) = self.node.settling() {
+            // Whoever served the room before the outage has it again first, if people are still there.
+            self.state = State::Ended;
+            return Err(ApiError::store_unavailable().after(pause + random_pause(pause)).into());
+        }
         let sent = Moment::now();
         let pinned = match self.pin(create.as_deref(), FenceToken::default(), false, Some(peer)).await {
             Ok(pinned) => pinned,
@@ -78,6 +85,9 @@ impl Actor {
         peer: Option<RecordedPeer<'_>>,
     ) -> Result<Pinned, ApiError> {
         let store = &self.node.store;
+        // A joiner waits for one command; a room that is ours anyway may be pinned late.
+        let waits = self.node.config.redis.command_timeout.as_millis();
+        let deadline = self.node.redis_clock.now_ms() + u64::try_from(waits).unwrap_or(u64::MAX / 2);
         let with = Pin {
             me: &store.me,
             room: &self.names.key,
@@ -85,6 +95,7 @@ impl Actor {
             floor,
             renew,
             create,
+            deadline: peer.map(|_| RedisMillis::new(deadline)),
             peer,
         };
         Ok(store.timed("pin", store.scripts.pin(&store.keys, with)).await?)
@@ -135,6 +146,7 @@ impl Actor {
                 ApiError::wrong_instance(redirect(owner, url, *token))
             }
             Pinned::Absent => ApiError::new(ErrorCode::RoomNotFound, "there is no such room"),
+            Pinned::Late => ApiError::store_unavailable(),
             Pinned::Superseded { .. } => {
                 self.node.fail(&Fatal::Superseded);
                 ApiError::lease_lost()
