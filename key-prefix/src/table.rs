@@ -136,14 +136,14 @@ kinds! {
         if_deleted: "heals within one heartbeat",
     }
     Instance "instance" Instance Hash {
-        holds: "address, public URL, version, roles, draining or gone",
+        holds: "address, public URL, version, roles; whether it is gone",
         writers: "register, heartbeat, deregister, reap",
         ends: "1 hour after the last heartbeat; reap",
         if_deleted: "heals within one heartbeat; redirects lack a URL meanwhile",
     }
     InstanceRooms "instance-rooms" Instance Set {
         holds: "route keys of the rooms that an instance holds",
-        writers: "pin, join, release, heartbeat, reap",
+        writers: "pin, release, heartbeat, reap",
         ends: "empty when the instance released its rooms; reap",
         if_deleted: "heals within one heartbeat",
     }
@@ -155,31 +155,31 @@ kinds! {
     }
     Lease "lease" Lease String {
         holds: "holder and token of a lease that is not a room's",
-        writers: "lease",
+        writers: "lease_acquire, lease_renew, lease_release",
         ends: "time to live of the lease; release",
         if_deleted: "the holder loses it at its next renewal; another is elected",
     }
     LeaseFence "lease-fence" Lease String {
         holds: "the highest token given for a lease",
-        writers: "lease",
+        writers: "lease_acquire",
         ends: "7 days after its last use",
         if_deleted: "the lease's own token and Redis time take over as the floor",
     }
     Rooms "rooms" App Zset {
         holds: "ids of an app's rooms, in byte order",
-        writers: "pin, join, heartbeat, sweep",
+        writers: "pin, heartbeat, restore, sweep",
         ends: "members go when sweep finds their room gone; the key with its last member",
         if_deleted: "owned rooms heal within one heartbeat, others when they are next pinned",
     }
     Owner "owner" Room String {
         holds: "the room's lease: owner and fencing token",
-        writers: "pin, join, release, heartbeat, reap",
+        writers: "pin, release, heartbeat, reap",
         ends: "time to live of 3 heartbeats; release; reap",
         if_deleted: "the owner pins the room again with a new token within one heartbeat; writes meanwhile get `LEASE_LOST`",
     }
     Fence "fence" Room String {
         holds: "the highest token given for a room",
-        writers: "pin, join",
+        writers: "pin, heartbeat",
         ends: "7 days after its last use",
         if_deleted: "the lease's own token and Redis time take over as the floor",
     }
@@ -191,7 +191,7 @@ kinds! {
     }
     Settings "settings" Room Hash {
         holds: "one field for each setting, as JSON",
-        writers: "pin, join, settings_update, restore",
+        writers: "pin, settings_update, restore",
         ends: "with the room's record",
         if_deleted: "as the room's record; without an owner the defaults take its place",
     }
@@ -203,13 +203,13 @@ kinds! {
     }
     Peers "peers" Room Hash {
         holds: "one field for each peer, as JSON; the peer count is its size",
-        writers: "join, leave, restore",
+        writers: "pin, join, leave, restore",
         ends: "empty when the last peer left; with the room's record",
         if_deleted: "as the room's record; without an owner those peers are gone",
     }
     Presence "presence" Room Zset {
         holds: "users present, scored by when they were last seen",
-        writers: "join, leave, touch, restore",
+        writers: "pin, join, leave, touch, restore",
         ends: "empty when the last user left; with the room's record",
         if_deleted: "as the room's record; without an owner the next one makes it of the peers",
     }

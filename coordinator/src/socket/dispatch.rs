@@ -85,10 +85,10 @@ impl Asking {
     }
 
     /// The room that it asks to change; refused where another connection of its user took its place.
-    fn room_to_change(&self, room: RoomId) -> Result<RoomKey, ApiError> {
+    fn room_to_change(&self, room: &RoomId) -> Result<RoomKey, ApiError> {
         let key = self.room(room.clone())?;
         if self.connection().evicted().contains(&key) {
-            return Err(not_in_room(&room));
+            return Err(not_in_room(room));
         }
         Ok(key)
     }
@@ -214,7 +214,7 @@ async fn peers(asking: &Asking, body: requests::Peers) -> Answer {
 }
 
 async fn update(asking: &Asking, body: requests::Update) -> Answer {
-    let room = asking.room_to_change(body.room)?;
+    let room = asking.room_to_change(&body.room)?;
     if !asking.is_host(&room) {
         return Err(ApiError::new(ErrorCode::Forbidden, "only a host may change settings"));
     }
@@ -240,7 +240,7 @@ async fn update(asking: &Asking, body: requests::Update) -> Answer {
 }
 
 async fn guest_update(asking: &Asking, body: requests::GuestUpdate) -> Answer {
-    let room = asking.room_to_change(body.room)?;
+    let room = asking.room_to_change(&body.room)?;
     let me = &asking.connection().identity.user;
     let user = body.user.unwrap_or_else(|| me.clone());
     let is_host = asking.is_host(&room);

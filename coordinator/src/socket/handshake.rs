@@ -7,8 +7,10 @@ use socketioxide::handler::ConnectHandler as _;
 use socketioxide::socket::DisconnectReason;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::inbound::Inbound;
+use super::requests::Object;
 use super::{Client, Connection};
 use crate::clock::unix_seconds;
 use crate::error::{ApiError, ErrorCode};
@@ -49,13 +51,17 @@ impl fmt::Display for RefusedHandshake {
 /// Registers the namespace that clients connect to.
 pub fn serve(io: &SocketIo, node: &Arc<Node>) {
     let (checking, serving) = (Arc::clone(node), Arc::clone(node));
-    let check = async move |socket: SocketRef, TryData(body): TryData<Handshake>| {
+    let check = async move |socket: SocketRef, TryData(body): TryData<Object<Handshake>>| {
         let body = body
             .map_err(|_| ApiError::new(ErrorCode::Unauthenticated, "auth must be an object with a token"));
-        let connection = body.and_then(|body| admit(&checking, body));
+        let connection = body.and_then(|Object(body)| admit(&checking, body));
         match connection {
             Ok(connection) => {
-                socket.extensions.insert(Arc::new(connection));
+                let connection = Arc::new(connection);
+                socket.extensions.insert(Arc::clone(&connection));
+                // Here and not in `connected`: the first request may be as fast as the answer to the handshake.
+                let client = Client::new(socket.clone(), connection);
+                socket.on_fallback(Inbound::new(Arc::clone(&checking), client));
                 Ok(())
             }
             Err(error) => {
@@ -70,11 +76,21 @@ pub fn serve(io: &SocketIo, node: &Arc<Node>) {
         let node = Arc::clone(&serving);
         node.metrics.sockets.inc();
         let client = Client::new(socket.clone(), Arc::clone(&connection));
-        socket.on_fallback(Inbound::new(Arc::clone(&node), client.clone()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let end = move || {
+            if !is_over.swap(true, Ordering::Relaxed) {
+                gone(&node, &client, &connection);
+            }
+        };
+        let ended = end.clone();
         socket.on_disconnect(async move |_: SocketRef, reason: DisconnectReason| {
             tracing::debug!(?reason, "disconnected");
-            gone(&node, &client, &connection);
+            ended();
         });
+        if !socket.connected() {
+            // It went before anybody listened for its end.
+            end();
+        }
     };
     io.ns("/", connected.with(check));
 }

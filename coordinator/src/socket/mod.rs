@@ -21,12 +21,17 @@ use socketioxide::extract::SocketRef;
 use socketioxide::socket::Sid;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::auth::Identity;
 use crate::limits::TokenBucket;
 use crate::room::names::RoomNames;
 use crate::room::peer::Role;
+
+/// From one attempt to close a connection whose queue is full to the next.
+const DISCONNECT_RETRY: Duration = Duration::from_millis(50);
 
 /// What became of an event that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,9 @@ impl Client {
 
     /// Sends an event; never waits.
     pub fn send(&self, event: &'static str, body: &RawValue) -> Delivery {
+        if self.connection.is_doomed.load(Ordering::Relaxed) {
+            return Delivery::Closed;
+        }
         match self.socket.emit(event, body) {
             Ok(()) => Delivery::Sent,
             Err(SendError::Socket(SocketError::InternalChannelFull)) => Delivery::QueueFull,
@@ -85,9 +93,21 @@ impl Client {
         }
     }
 
-    /// Closes the connection.
+    /// Closes the connection. What is sent to it from now on is dropped.
+    ///
+    /// The library refuses while its queue is full: then it is closed once it reads again, or by its
+    /// missing heartbeats.
     pub fn disconnect(&self) {
-        _ = self.socket.clone().disconnect();
+        let is_closed = self.socket.clone().disconnect().is_ok();
+        if is_closed || self.connection.is_doomed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let socket = self.socket.clone();
+        tokio::spawn(async move {
+            while socket.connected() && socket.clone().disconnect().is_err() {
+                tokio::time::sleep(DISCONNECT_RETRY).await;
+            }
+        });
     }
 
     /// It is no longer a member of the room.
@@ -118,6 +138,7 @@ pub struct Connection {
     rooms: Mutex<HashMap<RoomKey, Role>>,
     watched: Mutex<HashSet<RoomKey>>,
     evicted: Mutex<HashSet<RoomKey>>,
+    is_doomed: AtomicBool,
 }
 
 impl Connection {
@@ -131,6 +152,7 @@ impl Connection {
             rooms: Mutex::default(),
             watched: Mutex::default(),
             evicted: Mutex::default(),
+            is_doomed: AtomicBool::new(false),
         }
     }
 

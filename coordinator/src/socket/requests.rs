@@ -172,7 +172,7 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
 }
 
 /// A struct that is read from an object only: derived ones take a list of their fields as well.
-struct Object<T>(T);
+pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -37,7 +37,7 @@ impl Pages {
     pub(super) async fn is_in_with(&self, page: &str, users: &[&str]) {
         let mut users: Vec<_> = users.to_vec();
         users.sort_unstable();
-        let users = serde_json::to_string(&users).unwrap();
+        let users = json!(users);
         let expression = format!(
             "window.dais.state.phase === 'joined' && \
              window.dais.state.room.peers.map(({{ user }}) => user).sort().join() === {users}.join()"
@@ -51,7 +51,7 @@ impl Pages {
             "window.dais.stats().then((stats) => stats.in.find((each) => \
              each.user === '{user}' && each.kind === '{kind}')?.{field} ?? 0)"
         );
-        let mut from = self.browser.eval(page, &value).await.unwrap();
+        let mut from = self.value(page, &value).await;
         for _ in 0..2 {
             let more = format!("{value}.then((now) => now > {from} && now)");
             from = self.truth(page, &more).await;
@@ -66,6 +66,11 @@ impl Pages {
     /// Waits until pictures of `user` are decoded in the page.
     async fn sees(&self, page: &str, user: &str) {
         self.grows(page, user, "video", "framesDecoded").await;
+    }
+
+    pub(super) async fn value(&self, page: &str, expression: &str) -> Value {
+        let value = self.browser.eval(page, expression).await;
+        value.unwrap_or_else(|failure| panic!("{expression} in {page}: {failure:?}"))
     }
 
     /// A command of the browser's with as much time as the rest.
@@ -105,7 +110,7 @@ impl Pages {
             "window.dais.stats().then((stats) => stats.in.find((each) => \
              each.user === '{user}' && each.kind === 'audio')?.bytesReceived ?? 0)"
         );
-        self.browser.eval(page, &bytes).await.unwrap()
+        self.value(page, &bytes).await
     }
 }
 
@@ -184,7 +189,7 @@ async fn a_guest_is_heard_while_a_host_allows_it() {
     pages.act("reload", "bob", json!({})).await;
     pages.join("bob", &cluster.token("bob", "guest")).await;
     pages.hears("bob", "ann").await;
-    assert_eq!(pages.browser.eval("bob", "window.dais.state.error").await.unwrap(), Value::Null);
+    assert_eq!(pages.value("bob", "window.dais.state.error").await, Value::Null);
 
     pages.click("ann", toggle).await;
     pages.hears("ann", "bob").await;

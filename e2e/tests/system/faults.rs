@@ -1,7 +1,7 @@
 //! An owner that dies, and one that is frozen and comes back.
 
 use e2e::cluster::Cluster;
-use e2e::coordinator::CoordinatorOptions;
+use e2e::coordinator::{Coordinator, CoordinatorOptions};
 use e2e::driver::Driver;
 use e2e::wait::{self, SOON};
 use serde_json::{Value, json};
@@ -108,6 +108,17 @@ impl Lesson {
     }
 }
 
+/// Stops it, and waits until it has stopped: a signal takes its time on a busy machine.
+async fn freeze(coordinator: &Coordinator) {
+    coordinator.pause();
+    let stat = format!("/proc/{}/stat", coordinator.process().pid());
+    wait::until("it has stopped", SOON, || async {
+        std::fs::read_to_string(&stat)
+            .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, it)| it.starts_with('T')))
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn i_2_i_6_a_killed_owner_is_followed_within_its_time_to_live() {
     let mut lesson = Lesson::begin(3, |options| options.grace(Duration::from_secs(1))).await;
@@ -174,7 +185,7 @@ async fn i_1_a_frozen_owner_that_comes_back_commits_nothing_and_tells_its_people
     for conn in &late {
         driver.connect(conn, &cluster[0].url(), &cluster.token(conn, "guest")).await.expect("connected");
     }
-    cluster[0].pause();
+    freeze(&cluster[0]).await;
     // What waits in the frozen process's sockets are joins and leaves that only an owner can commit.
     let frozen = redis_now(&cluster.redis).await;
     let asked: Vec<_> = late

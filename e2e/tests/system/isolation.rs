@@ -1,6 +1,8 @@
 //! Prefixes that share a Redis share nothing else (I-16), and every key in it is one of the table, with its type
 //! and its end (I-17).
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
+
 use e2e::cluster::Cluster;
 use e2e::coordinator::{Coordinator, CoordinatorOptions};
 use e2e::driver::Driver;
@@ -100,7 +102,8 @@ impl Stage {
         let user = self.user(name);
         let token = Token::new(&user, "host").sign();
         let url = self.instances[at].url();
-        self.driver.join(&user, &url, &token, room).await.expect("joined")
+        let role = json!({ "role": "host" });
+        self.driver.join_with(&user, &url, &token, room, role).await.expect("joined")
     }
 
     /// A scenario with everything in it: joins, redirects, watching, settings, guests, leaving, a room that

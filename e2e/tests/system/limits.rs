@@ -1,5 +1,7 @@
 //! Each key of `[limits]` at n, which passes, and at n + 1, which does not.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
+
 use e2e::cluster::Cluster;
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Driver;
@@ -58,7 +60,11 @@ async fn connect(driver: &Driver, cluster: &Cluster, user: &str) {
 }
 
 async fn join(driver: &Driver, cluster: &Cluster, user: &str) {
-    driver.join(user, &cluster[0].url(), &cluster.token(user, "host"), ROOM).await.expect("joined");
+    let role = json!({ "role": "host" });
+    driver
+        .join_with(user, &cluster[0].url(), &cluster.token(user, "host"), ROOM, role)
+        .await
+        .expect("joined");
 }
 
 async fn ask(driver: &Driver, conn: &str, event: &str, body: Value) -> Value {
@@ -333,6 +339,9 @@ async fn outgoing_queue() {
     driver.wait_event("reader", 0, SOON, is_last).await;
     let metrics = cluster[0].metrics().await;
     assert!(metrics.sum("dais_skipped_total", &[("reason", "queue_full")]) > 0.0, "it was never cut off");
+    // It is cut off once it reads again, and has been told nothing more.
+    driver.stall("sleeper", false).await.unwrap();
+    driver.wait_named("sleeper", "disconnect", SOON).await;
     wait::eventually(SOON, || async {
         let open = cluster[0].metrics().await.sum("dais_sockets", &[]);
         if open == 2.0 { Ok(()) } else { Err(open) }

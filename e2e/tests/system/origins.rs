@@ -22,8 +22,8 @@ struct Website {
 
 impl Website {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream));
@@ -53,7 +53,7 @@ async fn serve(mut stream: TcpStream) {
     }
     let (kind, body) = if head.starts_with(b"GET /client.js ") {
         let client = place::repository().join("e2e/node/node_modules/socket.io-client/dist/socket.io.min.js");
-        ("text/javascript", fs::read_to_string(client).unwrap())
+        ("text/javascript", fs::read_to_string(client).expect("the drivers' packages are installed"))
     } else {
         ("text/html", "<!doctype html><title>Elsewhere</title><script src=/client.js></script>".to_owned())
     };
@@ -94,13 +94,13 @@ async fn a_page_of_another_origin_is_refused_by_default_and_let_in_by_name() {
                      const ack = await socket.emitWithAck('room:join', {{ room: 'hall-{id}' }}); \
                      socket.disconnect(); done(ack.ok ? 'joined' : ack.error.code); }}); }})"
             );
-            let outcome = pages.browser().eval("page", &joins).await.unwrap();
+            let outcome = pages.value("page", &joins).await;
             assert_eq!(outcome, if is_open { "joined" } else { "refused" }, "{id} over {transport}");
         }
         // Without a preflight, and with one.
         for init in ["{}", "{ method: 'GET', headers: { 'X-Anything': '1' } }"] {
             let fetches = format!("fetch('{url}/healthz', {init}).then((it) => it.status, () => 'refused')");
-            let outcome = pages.browser().eval("page", &fetches).await.unwrap();
+            let outcome = pages.value("page", &fetches).await;
             assert_eq!(outcome, if is_open { json!(200) } else { json!("refused") }, "{id}, {init}");
         }
     }

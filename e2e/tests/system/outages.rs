@@ -225,12 +225,12 @@ async fn i_4_i_22_i_23_i_24_a_redis_that_answers_nothing_for_a_while_ends_and_mo
         assert_eq!(health.status, 200, "alive, whatever Redis does");
     }
     // Somebody asks for the room elsewhere, again and again, before Redis goes on and after.
-    let eager = {
-        let (driver, url) = (Arc::clone(&lesson.driver), lesson.cluster[1].url());
-        let token = lesson.cluster.token("eve", "guest");
-        tokio::spawn(async move { driver.join("eve", &url, &token, ROOM).await.expect("joined") })
-    };
-    lesson.driver.wait_named("eve", "connect", SOON).await;
+    let (url, token) = (lesson.cluster[1].url(), lesson.cluster.token("eve", "guest"));
+    lesson.driver.connect("eve", &url, &token).await.expect("connected");
+    let driver = Arc::clone(&lesson.driver);
+    let eager = tokio::spawn(async move {
+        driver.join_with("eve", &url, &token, ROOM, json!({ "reuse": true })).await.expect("joined")
+    });
     lesson.everything_is_refused_for_now().await;
     lesson.cluster.redis.resume();
     lesson.readiness(200).await;

@@ -1,5 +1,7 @@
 //! Which Redis an instance takes, and what it says of one that it does not.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
+
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Driver;
 use e2e::http;
@@ -40,7 +42,7 @@ async fn refused(url: &str, said: &[&str], secrets: &[&str]) {
     let options = CoordinatorOptions::new("a", url);
     let (serve, _folder) = options.spawn();
     let serve_code = serve.exit(SOON).await.code();
-    let (check_code, check) = check(&options, &[], &[]).await;
+    let (check_code, check) = check(&options, &[]).await;
     assert_eq!((serve_code, check_code), (Some(1), Some(1)));
     for process in [serve, check] {
         for text in said {
@@ -59,6 +61,7 @@ async fn a_cluster_node_is_refused() {
     refused(
         &server.url(),
         &[&server.url(), "Redis Cluster", "use a standalone server, or one managed by Sentinel"],
+        &[],
     )
     .await;
     let written = server.command(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).await;

@@ -1,6 +1,8 @@
 //! Coming back: one person is one peer, whatever of an old connection arrives late (I-21), and nothing but a join
 //! makes anybody present (I-10).
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
+
 use e2e::cluster::Cluster;
 use e2e::driver::Driver;
 use e2e::token::Token;

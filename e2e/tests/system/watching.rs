@@ -1,5 +1,7 @@
 //! Rooms seen from outside: cards, monitors, lists; and what presence costs those inside.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
+
 use e2e::cluster::Cluster;
 use e2e::driver::{Driver, Event};
 use e2e::http;
@@ -13,7 +15,7 @@ const ROOM: &str = "math";
 
 async fn join(driver: &Driver, cluster: &Cluster, conn: &str, at: usize, room: &str) -> Value {
     let token = cluster.token(conn, "host");
-    driver.join(conn, &cluster[at].url(), &token, room).await.expect("joined")
+    driver.join_with(conn, &cluster[at].url(), &token, room, json!({ "role": "host" })).await.expect("joined")
 }
 
 async fn ask(driver: &Driver, conn: &str, event: &str, body: Value) -> Value {
@@ -143,7 +145,7 @@ async fn i_5_a_watched_room_that_changes_its_owner_goes_on() {
     driver.connect("watcher", &cluster[1].url(), &cluster.token("watcher", "host")).await.unwrap();
     ask(&driver, "watcher", "room:watch", json!({ "rooms": [ROOM] })).await;
     cluster[0].kill().await;
-    let urls = json!({ "url": [cluster[1].url()] });
+    let urls = json!({ "url": [cluster[1].url()], "role": "host" });
     driver.join_with("bob", "", &cluster.token("bob", "host"), ROOM, urls).await.expect("taken over");
     ask(
         &driver,
@@ -349,12 +351,12 @@ async fn i_5_a_burst_of_a_hundred_joins_is_told_in_a_few_events_without_a_gap() 
         .filter(|user| user != "ann")
         .collect();
     assert_eq!(seen, users.iter().cloned().collect());
-    // A window of 200 ms for as long as the burst took, and one for its rest.
-    let windows = 2 + (done["elapsedMs"].as_f64().unwrap() / 200.0) as usize;
+    // A window of 200 ms for as long as the burst took, one for its rest, and one for what came before.
+    let windows = 2.0 + done["elapsedMs"].as_f64().unwrap() / 200.0;
+    let events = f64::from(u32::try_from(told.len()).unwrap());
     assert!(
-        told.len() <= windows.min(JOINS / 3),
-        "{} events for {JOINS} joins in {windows} windows",
-        told.len()
+        events <= windows && told.len() < JOINS / 2,
+        "{events} events for {JOINS} joins in {windows} windows"
     );
     let from = first["ack"]["room"]["version"]["cell"].as_u64().unwrap();
     assert_eq!(chained(&told, "cell", from), from + JOINS as u64);

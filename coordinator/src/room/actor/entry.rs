@@ -140,7 +140,12 @@ impl Actor {
                     restored = true;
                     self.damaged().await;
                 }
-                Err(error) => return Err(self.failed(error).await.into()),
+                Err(error) => {
+                    if matches!(error, CommitError::Unknown(_)) {
+                        self.unanswered.extend_from_slice(&joiner.replacement.peers);
+                    }
+                    return Err(self.failed(error).await.into());
+                }
             }
         }
     }
@@ -223,7 +228,12 @@ impl Actor {
                     restored = true;
                     self.damaged().await;
                 }
-                Err(error) => return Err(self.failed(error).await.into()),
+                Err(error) => {
+                    if matches!(error, CommitError::Unknown(_)) {
+                        self.unanswered.extend_from_slice(peers);
+                    }
+                    return Err(self.failed(error).await.into());
+                }
             }
         }
     }

@@ -53,6 +53,8 @@ struct Actor {
     uncertain: bool,
     /// Connected here, but lost from Redis: they join again.
     returning: Vec<Joiner>,
+    /// Peers whose end went unanswered: if Redis has ended them, they do not come back.
+    unanswered: Vec<Arc<str>>,
     gap_due: Option<Instant>,
     away_due: Option<Instant>,
     idle_due: Option<Instant>,
@@ -81,6 +83,7 @@ pub(super) fn spawn(
             early: BTreeMap::new(),
             uncertain: false,
             returning: Vec::new(),
+            unanswered: Vec::new(),
             gap_due: None,
             away_due: None,
             idle_due: None,

@@ -280,6 +280,7 @@ impl Actor {
     /// Members as Redis has them: unknown ones are away, lost ones join again or are gone.
     async fn meet_members(&mut self, standing: &Standing) {
         let until = crate::clock::instant() + self.app.grace;
+        let ended = std::mem::take(&mut self.unanswered);
         let State::Owned(room) = &mut self.state else { return };
         let cv = standing.state.cv;
         if cv == room.projection().cv && standing.state.peers.len() == room.members().len() {
@@ -309,6 +310,14 @@ impl Actor {
         self.presence_moved(from, cv.as_u64(), &changed, LeaveReason::StaleLeft);
         for member in lost {
             if let Link::Connected(client) = member.link {
+                if ended.contains(&member.record.peer) {
+                    if known.iter().any(|record| record.user == member.record.user) {
+                        client.evict(&self.names, "replaced");
+                    } else {
+                        client.forget(&self.names.key);
+                    }
+                    continue;
+                }
                 self.returning.push(Joiner {
                     record: member.record,
                     client,
@@ -355,8 +364,15 @@ impl Actor {
                 self.broadcast_change(&before.change_to(&after));
                 self.presence_moved(before.cv.as_u64(), after.cv.as_u64(), &[], LeaveReason::StaleLeft);
             }
-            Ok(false) => self.gap_due = Some(crate::clock::instant() + super::GAP_PATIENCE),
-            Err(error) => _ = self.failed(error).await,
+            Ok(false) => {
+                // Members have not been told of what was taken over above.
+                room.adopt(before);
+                self.gap_due = Some(crate::clock::instant() + super::GAP_PATIENCE);
+            }
+            Err(error) => {
+                room.adopt(before);
+                self.failed(error).await;
+            }
         }
     }
 
