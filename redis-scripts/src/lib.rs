@@ -21,6 +21,7 @@
 
 mod instance;
 mod lease;
+mod peers;
 mod reap;
 mod reply;
 mod room;
@@ -30,12 +31,10 @@ mod types;
 
 pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
 pub use lease::{Acquired, Renewed};
+pub use peers::{Changed, Join, Leave, Touch, Touched};
 pub use reap::{Heartbeats, Reap, Reaped, Remains, Sweep, Swept};
 pub use reply::MalformedReply;
-pub use room::{
-    Changed, Join, Leave, Pin, Pinned, Read, RecordedPeer, Release, Released, Restore, Restored, RoomState,
-    Standing, Touch, Touched,
-};
+pub use room::{Pin, Pinned, Read, RecordedPeer, Release, Released, Restore, Restored, RoomState, Standing};
 pub use script::{SCRIPTS, Script, ScriptError, Scripts};
 pub use state::{GuestUpdate, SettingsUpdate, Updated};
 pub use types::{CellVersion, FenceToken, RedisMillis, SettingsVersion};

@@ -69,13 +69,12 @@ fn builder(redis: &Redis) -> Result<Builder, StoreError> {
 /// Connects for commands. Returns once the first connection stands; later losses are mended by itself.
 pub async fn connect(redis: &Redis) -> Result<Client, StoreError> {
     let client = builder(redis)?.build().map_err(StoreError::Url)?;
-    let connecting = client.connect();
-    let connected = tokio::time::timeout(Duration::from_secs(5), client.wait_for_connect()).await;
+    // `init` listens for the connection before it begins: listening after `connect` may be too late, for ever.
+    let connected = tokio::time::timeout(Duration::from_secs(5), client.init()).await;
     match connected {
-        Ok(Ok(())) => Ok(client),
+        Ok(Ok(_)) => Ok(client),
         Ok(Err(source)) => Err(StoreError::Unreachable { url: redis.url.to_string(), source }),
         Err(_) => {
-            connecting.abort();
             let source = fred::error::Error::new(fred::error::ErrorKind::Timeout, "no answer within 5 s");
             Err(StoreError::Unreachable { url: redis.url.to_string(), source })
         }
@@ -85,11 +84,7 @@ pub async fn connect(redis: &Redis) -> Result<Client, StoreError> {
 /// Connects for pub/sub; subscriptions are made again after each reconnect.
 pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, StoreError> {
     let client = builder(redis)?.build_subscriber_client().map_err(StoreError::Url)?;
-    client.connect();
-    client
-        .wait_for_connect()
-        .await
-        .map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
+    client.init().await.map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
     drop(client.manage_subscriptions());
     drop(client.error_rx());
     Ok(client)
