@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fred::bytes_utils::Str;
 use fred::clients::Client;
-use fred::error::{Error, ErrorKind};
+use fred::error::Error;
 use fred::interfaces::LuaInterface;
 use fred::types::{Key, Value};
 use std::sync::LazyLock;
@@ -153,27 +153,10 @@ fn classify(script: &'static str, source: Error) -> ScriptError {
     if details.contains("WRONGTYPE") {
         return ScriptError::WrongType { script };
     }
-    let refused = [
-        "LOADING",
-        "READONLY",
-        "MASTERDOWN",
-        "NOREPLICAS",
-        "BUSY",
-        "MISCONF",
-        "OOM",
-        "NOAUTH",
-        "CLUSTERDOWN",
-    ];
-    let is_refusal = refused.iter().any(|word| details.starts_with(word));
-    if is_refusal
-        || !matches!(
-            source.kind(),
-            ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Unknown
-        )
-    {
-        return ScriptError::Unavailable { script, source };
-    }
-    ScriptError::Failed { script, source }
+    // What Redis says of a fault within a script names the script; whatever else goes wrong on the way,
+    // a cut connection or a server that is loading or shutting down, may be over the next time.
+    let is_ours = details.contains("script") && details.starts_with("ERR");
+    if is_ours { ScriptError::Failed { script, source } } else { ScriptError::Unavailable { script, source } }
 }
 
 /// Keys and arguments of one call, in the order of the script's header.

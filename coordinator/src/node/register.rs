@@ -50,7 +50,18 @@ pub async fn register(
     loop {
         let fields = record(config, public_url);
         let with = Register { name, address, owner_ttl: config.lease.owner_ttl(), fields: &fields };
-        match scripts.register(keys, with).await? {
+        let answer = match scripts.register(keys, with).await {
+            Err(error) if error.is_unavailable() && crate::clock::instant() < give_up => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "Redis does not answer; trying again"
+                );
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            answer => answer?,
+        };
+        match answer {
             Registered::Ok { instance, now } => return Ok((instance, now.as_u64())),
             Registered::Held { incarnation, address, age } => {
                 if crate::clock::instant() >= give_up {

@@ -4,6 +4,7 @@ pub mod index;
 pub mod proof;
 
 use fred::clients::SubscriberClient;
+use fred::error::{Error, ErrorKind};
 use fred::interfaces::EventInterface as _;
 use fred::prelude::{Builder, Client, ClientLike, Config as RedisConfig, ReconnectPolicy, TcpConfig};
 use fred::types::config::UnresponsiveConfig;
@@ -14,6 +15,9 @@ use crate::config::Redis;
 /// Pauses between attempts to reach Redis again.
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
+/// At start-up Redis may be a moment late.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 /// Messages that the subscriber holds for a reader who is late; the oldest is dropped, and the next
 /// heartbeat repairs what it carried.
 const SUBSCRIBER_BACKLOG: usize = 8_192;
@@ -23,14 +27,14 @@ const SUBSCRIBER_BACKLOG: usize = 8_192;
 pub enum StoreError {
     /// The URL is not one.
     #[error("redis.url cannot be used")]
-    Url(#[source] fred::error::Error),
+    Url(#[source] Error),
     /// No connection, or no answer.
     #[error("Redis at {url} cannot be reached: start it, or correct redis.url")]
     Unreachable {
         /// The URL without its password.
         url: String,
         /// What the client library said.
-        source: fred::error::Error,
+        source: Error,
     },
     /// It answers, but is not fit.
     #[error("Redis at {url} cannot be used:\n{}", problems.iter().map(|it| format!("  - {it}")).collect::<Vec<_>>().join("\n"))]
@@ -70,12 +74,23 @@ fn builder(redis: &Redis) -> Result<Builder, StoreError> {
 pub async fn connect(redis: &Redis) -> Result<Client, StoreError> {
     let client = builder(redis)?.build().map_err(StoreError::Url)?;
     // `init` listens for the connection before it begins: listening after `connect` may be too late, for ever.
-    let connected = tokio::time::timeout(Duration::from_secs(5), client.init()).await;
+    let connected = tokio::time::timeout(PATIENCE, client.init()).await;
     match connected {
         Ok(Ok(_)) => Ok(client),
         Ok(Err(source)) => Err(StoreError::Unreachable { url: redis.url.to_string(), source }),
         Err(_) => {
-            let source = fred::error::Error::new(fred::error::ErrorKind::Timeout, "no answer within 5 s");
+            let source = Error::new(ErrorKind::Timeout, "no answer within 5 s");
+            Err(StoreError::Unreachable { url: redis.url.to_string(), source })
+        }
+    }
+}
+
+async fn ask(redis: &Redis) -> Result<(Client, String), StoreError> {
+    let client = connect(redis).await?;
+    match client.info(None).await {
+        Ok(info) => Ok((client, info)),
+        Err(source) => {
+            _ = client.quit().await;
             Err(StoreError::Unreachable { url: redis.url.to_string(), source })
         }
     }
@@ -92,11 +107,21 @@ pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, Store
 
 /// Connects and proves the server fit; `dev` relaxes the append-only file.
 pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), StoreError> {
-    let client = connect(redis).await?;
-    let info: String = client
-        .info(None)
-        .await
-        .map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
+    let give_up = crate::clock::instant() + PATIENCE;
+    let (client, info) = loop {
+        match ask(redis).await {
+            Err(StoreError::Unreachable { source, .. })
+                if *source.kind() != ErrorKind::Auth && crate::clock::instant() < give_up =>
+            {
+                tracing::debug!(
+                    error = &source as &dyn std::error::Error,
+                    "Redis does not answer; trying again"
+                );
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => break answer?,
+        }
+    };
     match proof::prove(&info, dev) {
         Ok(server) => Ok((client, server)),
         Err(problems) => Err(StoreError::Unfit { url: redis.url.to_string(), problems }),

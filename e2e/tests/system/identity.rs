@@ -7,7 +7,8 @@ use e2e::wait::SOON;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::stored::{Stored, incarnations};
+use crate::stored::{Stored, incarnations, named};
+use key_prefix::KeyKind;
 
 const ROOM: &str = "math-101";
 
@@ -48,7 +49,7 @@ async fn i_1_i_2_a_process_restarted_under_its_name_does_not_own_what_it_owned()
     known.retain(|(instance, _)| *instance != before.instance);
     let [(reborn, _)] = &known[..] else { panic!("one new incarnation: {known:?}") };
     assert_eq!(stored.owner().await.as_ref(), Some(&before), "the lease still names the dead one");
-    let owned = cluster.redis.command(&["EXISTS", &format!("test:instance-rooms:{reborn}")]).await;
+    let owned = cluster.redis.command(&["EXISTS", &named(KeyKind::InstanceRooms, reborn)]).await;
     assert_eq!(owned.number(), Some(0));
     assert_eq!(cluster[0].metrics().await.sum("dais_rooms", &[]), 0.0);
     assert_eq!(stored.versions().await, versions);

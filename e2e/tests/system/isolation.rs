@@ -9,12 +9,14 @@ use e2e::driver::Driver;
 use e2e::servers::{Flavor, RedisServer};
 use e2e::token::Token;
 use e2e::wait::{self, SOON};
-use key_prefix::{KeyKind, Keys, Prefix};
+use key_prefix::{ChannelKind, KeyKind, Keys, Prefix};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+
+use crate::stored::of_room;
 
 const ROOM: &str = "math";
 
@@ -176,6 +178,7 @@ async fn i_16_two_prefixes_on_one_redis_see_nothing_of_each_other() {
     assert!(found.iter().all(|count| *count >= 10), "{found:?}");
 
     let messages = witness.so_far();
+    let canaries = [&of_one, &of_two].map(|keys| keys.channel_base(ChannelKind::Canary).to_string());
     let mut heard = [0, 0];
     for (channel, payload) in &messages {
         let (at, other) = match channel.split_once(':').expect("a prefix").0 {
@@ -183,7 +186,7 @@ async fn i_16_two_prefixes_on_one_redis_see_nothing_of_each_other() {
             prefix if prefix == of_two.prefix().as_str() => (1, "one"),
             _ => panic!("{channel:?} is of nobody: {payload}"),
         };
-        heard[at] += usize::from(!channel.contains(":canary:"));
+        heard[at] += usize::from(!channel.starts_with(&canaries[at]));
         assert!(!payload.contains(other), "{channel:?} carries {payload}");
     }
     assert!(heard.iter().all(|count| *count >= 3), "{heard:?} of {messages:?}");
@@ -247,7 +250,7 @@ async fn i_17_every_key_is_of_the_table_and_has_its_end() {
     // Rooms that nobody is in, at an instance that has been told to end, while another lives on.
     let last = CoordinatorOptions::new("c", &redis.url()).start().await;
     assert!(stage.instances[0].term(SOON).await.success());
-    let rooms = ["math", "second"].map(|room| format!("test:room:demo\0{room}"));
+    let rooms = ["math", "second"].map(|room| of_room(KeyKind::Room, room));
     for room in &rooms {
         assert_eq!(redis.command(&["EXISTS", room]).await.number(), Some(1), "{room:?} is kept");
     }

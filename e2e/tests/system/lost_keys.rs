@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
+use crate::stored::{named, of_room};
+
 const ROOM: &str = "math";
 /// Versions leap by this where Redis lost them.
 const LEAP: u64 = 1_000_000;
@@ -122,7 +124,7 @@ impl World {
     /// `name/incarnation` of the instance at this place.
     async fn instance(&self, at: usize) -> String {
         let name = self.cluster[at].id();
-        let incarnation = self.get(&format!("test:incarnation:{name}")).await;
+        let incarnation = self.get(&named(KeyKind::Incarnation, name)).await;
         format!("{name}/{incarnation}")
     }
 
@@ -219,13 +221,13 @@ async fn lose(world: &World, kind: KeyKind) {
             world.holds("ZSCORE", "test:instances", &b).await;
         }
         KeyKind::Incarnation => {
-            let key = "test:incarnation:a";
+            let key = &named(KeyKind::Incarnation, "a");
             let before = world.get(key).await;
             world.delete(key).await;
             wait::until("the incarnation is there", SOON, || async { world.get(key).await == before }).await;
         }
         KeyKind::Instance => {
-            let key = format!("test:instance:{a}");
+            let key = named(KeyKind::Instance, &a);
             let before = world.cluster.redis.command(&["HGETALL", &key]).await.texts();
             let before: std::collections::BTreeSet<_> = before.chunks(2).map(<[String]>::to_vec).collect();
             world.delete(&key).await;
@@ -239,34 +241,44 @@ async fn lose(world: &World, kind: KeyKind) {
             assert!(left > Some(0), "{left:?}");
         }
         KeyKind::InstanceRooms => {
-            let key = format!("test:instance-rooms:{a}");
+            let key = named(KeyKind::InstanceRooms, &a);
             world.delete(&key).await;
             world.holds("SISMEMBER", &key, &format!("demo\0{ROOM}")).await;
         }
         KeyKind::InstanceWatches => {
-            let key = format!("test:instance-watches:{b}");
+            let key = named(KeyKind::InstanceWatches, &b);
             world.delete(&key).await;
             world.holds("SISMEMBER", &key, &format!("demo\0{ROOM}")).await;
         }
         KeyKind::Lease => {
-            let before = world.token("test:lease:reaper").await;
-            world.delete("test:lease:reaper").await;
-            wait::until(says, SOON, || async { world.token("test:lease:reaper").await > before }).await;
+            let before = world.token(&named(KeyKind::Lease, "reaper")).await;
+            world.delete(&named(KeyKind::Lease, "reaper")).await;
+            wait::until(says, SOON, || async {
+                world.token(&named(KeyKind::Lease, "reaper")).await > before
+            })
+            .await;
         }
         KeyKind::LeaseFence => {
-            let before = world.token("test:lease:reaper").await;
-            world.delete("test:lease-fence:reaper").await;
+            let before = world.token(&named(KeyKind::Lease, "reaper")).await;
+            world.delete(&named(KeyKind::LeaseFence, "reaper")).await;
             // Whoever is elected next still gets a larger token.
-            world.delete("test:lease:reaper").await;
-            wait::until(says, SOON, || async { world.token("test:lease:reaper").await > before }).await;
+            world.delete(&named(KeyKind::Lease, "reaper")).await;
+            wait::until(says, SOON, || async {
+                world.token(&named(KeyKind::Lease, "reaper")).await > before
+            })
+            .await;
             wait::until("the fence is there again", SOON, || async {
-                world.get("test:lease-fence:reaper").await.parse::<u64>().is_ok_and(|fence| fence > before)
+                world
+                    .get(&named(KeyKind::LeaseFence, "reaper"))
+                    .await
+                    .parse::<u64>()
+                    .is_ok_and(|fence| fence > before)
             })
             .await;
         }
         KeyKind::Rooms => {
-            world.delete("test:rooms:demo").await;
-            world.holds("ZSCORE", "test:rooms:demo", ROOM).await;
+            world.delete(&named(KeyKind::Rooms, "demo")).await;
+            world.holds("ZSCORE", &named(KeyKind::Rooms, "demo"), ROOM).await;
         }
         KeyKind::Owner => {
             let before = world.token(&world.key("owner")).await;
@@ -376,7 +388,7 @@ async fn a_room_without_an_owner_is_gone_with_its_record() {
     assert_eq!(driver.emit("ann", "room:update", change.clone()).await.unwrap()["ok"], true);
     let leave = async || {
         assert_eq!(driver.emit("ann", "room:leave", json!({ "room": ROOM })).await.unwrap()["ok"], true);
-        let owner = format!("test:owner:demo\0{ROOM}");
+        let owner = of_room(KeyKind::Owner, ROOM);
         wait::until("the empty room is released", SOON, || async {
             cluster.redis.command(&["EXISTS", &owner]).await.number() == Some(0)
         })

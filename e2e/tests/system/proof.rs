@@ -10,11 +10,14 @@ use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use e2e::token::Token;
 use e2e::wait::SOON;
 use e2e::{cluster::Cluster, place};
+use key_prefix::KeyKind;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 use tempfile::TempDir;
+
+use crate::stored::of_room;
 
 fn binary() -> PathBuf {
     env::var_os("DAIS_COORDINATOR").map_or_else(|| place::profile().join("coordinator"), PathBuf::from)
@@ -165,7 +168,7 @@ async fn a_room_runs_on_the_master_that_a_sentinel_names() {
     let token = Token::new("ann", "host").sign();
     let joined = driver.join("ann", &instance.url(), &token, "math").await.unwrap();
     assert_eq!(joined["ack"]["room"]["peerCount"], 1);
-    assert_eq!(master.command(&["EXISTS", "test:room:demo\0math"]).await.number(), Some(1));
+    assert_eq!(master.command(&["EXISTS", &of_room(KeyKind::Room, "math")]).await.number(), Some(1));
     assert_eq!(http::get(&format!("{}/healthz", instance.url())).await.unwrap().status, 200);
 
     // The same, named by the two keys instead of one URL.

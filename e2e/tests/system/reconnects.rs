@@ -7,8 +7,11 @@ use e2e::cluster::Cluster;
 use e2e::driver::Driver;
 use e2e::token::Token;
 use e2e::wait::{self, SOON};
+use key_prefix::KeyKind;
 use serde_json::{Value, json};
 use std::time::Duration;
+
+use crate::stored::of_room;
 
 const ROOM: &str = "math";
 
@@ -291,8 +294,10 @@ async fn i_21_who_does_not_come_back_leaves_as_stale_and_only_a_join_makes_it_pr
         assert_eq!(elsewhere["error"]["code"], "NOT_IN_ROOM", "{elsewhere}");
     }
     assert_eq!(size(&cluster, "ZCARD", "presence").await, 1);
-    let nowhere =
-        cluster.redis.command(&["EXISTS", "test:presence:demo\0nowhere", "test:room:demo\0nowhere"]).await;
+    let nowhere = cluster
+        .redis
+        .command(&["EXISTS", &of_room(KeyKind::Presence, "nowhere"), &of_room(KeyKind::Room, "nowhere")])
+        .await;
     assert_eq!(nowhere.number(), Some(0));
 
     let resume = ann["self"]["resume"].as_str();

@@ -2,7 +2,19 @@
 
 use e2e::servers::RedisServer;
 use e2e::token::APP;
+use key_prefix::{KeyKind, Keys, Prefix};
 use serde_json::{Map, Value};
+
+/// The name of the key of this kind and subject, under the key prefix `test`.
+pub(crate) fn named(kind: KeyKind, subject: &str) -> String {
+    let prefix = Prefix::parse("test").expect("a prefix");
+    format!("{}{subject}", Keys::new(prefix).base(kind))
+}
+
+/// The key of this kind of a room of the app `demo`.
+pub(crate) fn of_room(kind: KeyKind, room: &str) -> String {
+    named(kind, &format!("{APP}\0{room}"))
+}
 
 /// A room in Redis, under the key prefix `test`.
 pub(crate) struct Stored<'a> {

@@ -7,9 +7,12 @@ use e2e::driver::{Driver, Event};
 use e2e::http;
 use e2e::metrics::Metrics;
 use e2e::wait::SOON;
+use key_prefix::KeyKind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+use crate::stored::of_room;
 
 const ROOM: &str = "math";
 
@@ -133,7 +136,7 @@ async fn i_5_cards_follow_settings_guests_and_presence_wherever_the_room_is() {
     .await;
     let next = driver.wait_event("elsewhere", since, SOON, |event| event.name == "card:update").await;
     assert_eq!(next.body["room"], "other");
-    let watchers = cluster.redis.command(&["SMEMBERS", "test:watchers:demo\0math"]).await.texts();
+    let watchers = cluster.redis.command(&["SMEMBERS", &of_room(KeyKind::Watchers, "math")]).await.texts();
     assert!(watchers.iter().all(|watcher| watcher.starts_with("a/")), "{watchers:?}");
 }
 
@@ -226,7 +229,7 @@ async fn monitors_see_everything_and_are_seen_by_nobody() {
 async fn i_5_a_watcher_that_redis_forgot_is_noted_again_and_told_what_it_missed() {
     let (cluster, driver) = two_instances().await;
     ask(&driver, "elsewhere", "room:watch", json!({ "rooms": [ROOM] })).await;
-    let key = "test:watchers:demo\0math";
+    let key = &of_room(KeyKind::Watchers, "math");
     let change = json!({ "room": ROOM, "settings": { "noiseReduction": "far_field" } });
     let since = driver.position("elsewhere").await;
     cluster.redis.command(&["DEL", key]).await;
