@@ -57,25 +57,25 @@ pub struct Serve {
     /// Relaxes what a single machine need not have, and assumes what is not given.
     #[arg(long)]
     pub dev: bool,
-    /// [instance] listen
+    /// `instance.listen`
     #[arg(long)]
     pub listen: Option<String>,
-    /// [instance] `admin_listen`
+    /// `instance.admin_listen`
     #[arg(long)]
     pub admin_listen: Option<String>,
-    /// [instance] id
+    /// `instance.id`
     #[arg(long)]
     pub instance_id: Option<String>,
-    /// [instance] `public_url`
+    /// `instance.public_url`
     #[arg(long)]
     pub public_url: Option<String>,
-    /// [redis] url
+    /// `redis.url`
     #[arg(long)]
     pub redis_url: Option<String>,
-    /// [redis] `key_prefix`
+    /// `redis.key_prefix`
     #[arg(long)]
     pub key_prefix: Option<String>,
-    /// [ledger] url
+    /// `ledger.url`
     #[arg(long)]
     pub ledger_url: Option<String>,
     /// End when standard input ends: for a process that must not outlive its parent.
