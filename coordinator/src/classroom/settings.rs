@@ -13,6 +13,7 @@
 //! `null` for a known setting means its default.
 
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 use super::{check_depth, kind};
 use crate::error::ApiError;
@@ -36,8 +37,10 @@ pub fn default_of(name: &str) -> Value {
 }
 
 /// The settings that a room is made with, as JSON by name.
-pub fn defaults() -> Vec<(&'static str, String)> {
-    NAMES.iter().map(|name| (*name, default_of(name).to_string())).collect()
+pub fn defaults() -> &'static [(&'static str, String)] {
+    static DEFAULTS: LazyLock<Vec<(&'static str, String)>> =
+        LazyLock::new(|| NAMES.iter().map(|name| (*name, default_of(name).to_string())).collect());
+    &DEFAULTS
 }
 
 /// A patch whose known settings have the right types and ranges, with `null` replaced by defaults.

@@ -61,6 +61,8 @@ pub struct Members {
     by_peer: HashMap<Arc<str>, Member>,
     by_user: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     by_connection: HashMap<Sid, Arc<str>>,
+    /// Number of peers that are hosts, by user.
+    hosts: BTreeMap<Arc<str>, usize>,
 }
 
 impl Members {
@@ -94,6 +96,11 @@ impl Members {
         self.by_peer.get(peer)
     }
 
+    /// The peer of this id, to note what it has seen.
+    pub fn get_mut(&mut self, peer: &str) -> Option<&mut Member> {
+        self.by_peer.get_mut(peer)
+    }
+
     /// The peer of this connection.
     pub fn of_connection(&self, sid: Sid) -> Option<&Member> {
         self.by_peer.get(self.by_connection.get(&sid)?)
@@ -117,6 +124,9 @@ impl Members {
         if let Some(client) = member.client() {
             self.by_connection.insert(client.sid(), Arc::clone(&peer));
         }
+        if member.record.role == Role::Host {
+            *self.hosts.entry(Arc::clone(&user)).or_default() += 1;
+        }
         self.by_user.entry(user).or_default().push(Arc::clone(&peer));
         self.by_peer.insert(peer, member);
     }
@@ -126,6 +136,14 @@ impl Members {
         let member = self.by_peer.remove(peer)?;
         if let Some(client) = member.client() {
             self.by_connection.remove(&client.sid());
+        }
+        if member.record.role == Role::Host
+            && let Some(peers) = self.hosts.get_mut(&member.record.user)
+        {
+            *peers -= 1;
+            if *peers == 0 {
+                self.hosts.remove(&member.record.user);
+            }
         }
         if let Some(peers) = self.by_user.get_mut(&member.record.user) {
             peers.retain(|other| **other != *peer);
@@ -226,9 +244,7 @@ impl Members {
 
     /// Users with a peer that is a host.
     pub fn hosts(&self) -> Vec<Arc<str>> {
-        let is_host = |peer: &Arc<str>| self.by_peer.get(peer).is_some_and(|it| it.record.role == Role::Host);
-        let hosts = self.by_user.iter().filter(|(_, peers)| peers.iter().any(is_host));
-        hosts.map(|(user, _)| Arc::clone(user)).collect()
+        self.hosts.keys().cloned().collect()
     }
 }
 
@@ -278,6 +294,20 @@ mod tests {
         assert_eq!(members.view("ann").unwrap().devices, 1);
         members.remove("p2");
         assert_eq!((members.view("ann"), members.users()), (None, 1));
+    }
+
+    #[test]
+    fn a_user_is_a_host_as_long_as_one_of_its_peers_is() {
+        let mut members = Members::default();
+        for (peer, role) in [("p1", Role::Host), ("p2", Role::Host), ("p3", Role::Guest)] {
+            let mut member = away(peer, "ann", Some(peer), 5);
+            member.record.role = role;
+            members.insert(member);
+        }
+        for (peer, hosts) in [("p3", 1), ("p1", 1), ("p2", 0)] {
+            members.remove(peer);
+            assert_eq!(members.hosts().len(), hosts, "without {peer}");
+        }
     }
 
     #[test]

@@ -60,8 +60,7 @@ pub fn serve(io: &SocketIo, node: &Arc<Node>) {
                 let connection = Arc::new(connection);
                 socket.extensions.insert(Arc::clone(&connection));
                 // Here and not in `connected`: the first request may be as fast as the answer to the handshake.
-                let client = Client::new(socket.clone(), connection);
-                socket.on_fallback(Inbound::new(Arc::clone(&checking), client));
+                socket.on_fallback(Inbound::new(Arc::clone(&checking), connection));
                 Ok(())
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 
 use socketioxide::SocketIo;
 use socketioxide::adapter::LocalAdapter;
-use socketioxide::extract::{AckSender, Event};
+use socketioxide::extract::{AckSender, Event, SocketRef};
 use socketioxide::handler::{FromMessageParts as _, MessageHandler};
 use socketioxide::socket::Socket;
 use socketioxide_core::Value;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Client, dispatch};
+use super::{Client, Connection, dispatch};
 use crate::error::{ApiError, ErrorCode};
 use crate::node::Node;
 
@@ -43,15 +43,17 @@ impl std::fmt::Debug for Request {
 }
 
 /// Takes every event of one connection.
+///
+/// The socket keeps this for as long as it is, so it must not keep the socket.
 #[derive(Debug, Clone)]
 pub(super) struct Inbound {
     node: Arc<Node>,
-    client: Client,
+    connection: Arc<Connection>,
 }
 
 impl Inbound {
-    pub(super) const fn new(node: Arc<Node>, client: Client) -> Self {
-        Self { node, client }
+    pub(super) const fn new(node: Arc<Node>, connection: Arc<Connection>) -> Self {
+        Self { node, connection }
     }
 }
 
@@ -71,7 +73,7 @@ impl MessageHandler<LocalAdapter, SocketIo> for Inbound {
 
 impl Inbound {
     fn take(&self, request: Request) {
-        let connection = &self.client.connection;
+        let connection = &self.connection;
         let refusal = connection.allowance.take().err().map(|wait| (wait, "too many requests"));
         let mut queue = connection.queue();
         let refusal = refusal.or_else(|| {
@@ -84,7 +86,7 @@ impl Inbound {
             drop(queue);
             self.node.metrics.requests.with_label_values(&["any", ErrorCode::RateLimited.as_str()]).inc();
             if is_flood {
-                self.client.disconnect();
+                self.client(&request).disconnect();
                 return;
             }
             let error = ApiError::new(ErrorCode::RateLimited, why).after(wait.max(Duration::from_millis(1)));
@@ -92,13 +94,17 @@ impl Inbound {
             return;
         }
         queue.refused_in_a_row = 0;
+        let client = (!queue.is_running).then(|| self.client(&request));
         queue.waiting.push_back(request);
-        if queue.is_running {
-            return;
-        }
         queue.is_running = true;
         drop(queue);
-        tokio::spawn(work_off(Arc::clone(&self.node), self.client.clone()));
+        if let Some(client) = client {
+            tokio::spawn(work_off(Arc::clone(&self.node), client));
+        }
+    }
+
+    fn client(&self, request: &Request) -> Client {
+        Client::new(SocketRef::from(Arc::clone(&request.socket)), Arc::clone(&self.connection))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{env, fs};
 use tempfile::TempDir;
 
 use crate::metrics::Metrics;
-use crate::process::Process;
+use crate::process::{Process, Usage};
 use crate::{http, place, wait};
 
 /// A loaded machine starts many of them at once.
@@ -140,6 +140,11 @@ impl Coordinator {
             Ok(answer) if answer.status == 200 => Metrics::parse(&answer.body),
             other => panic!("{}: no metrics: {other:?}", self.id()),
         }
+    }
+
+    /// What it has used of processor and memory.
+    pub fn usage(&self) -> Usage {
+        self.process.usage()
     }
 
     /// Every line that it said so far.

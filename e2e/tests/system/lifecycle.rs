@@ -307,3 +307,45 @@ async fn i_13_i_21_a_rolling_restart_loses_nobody_and_no_setting() {
         }
     }
 }
+
+/// Connects and disconnects so many clients, and waits until the instance has noticed.
+async fn come_and_go_at_once(driver: &Driver, cluster: &Cluster, clients: usize) {
+    const AT_ONCE: usize = 100;
+    let token = cluster.token("ann", "guest");
+    let url = cluster[0].url();
+    for first in (0..clients).step_by(AT_ONCE) {
+        let names: Vec<String> = (first..first + AT_ONCE).map(|n| format!("passing-{n}")).collect();
+        for name in &names {
+            driver.connect(name, &url, &token).await.expect("connected");
+        }
+        for name in &names {
+            let answer =
+                driver.emit(name, "room:heartbeat", json!({ "room": ROOM })).await.expect("an answer");
+            assert_eq!(code(&answer), "NOT_IN_ROOM");
+            driver.close(name).await.expect("closed");
+        }
+    }
+    wait::eventually(SOON, || async {
+        let open = cluster[0].metrics().await.sum("dais_sockets", &[]);
+        if open == 0.0 { Ok(()) } else { Err(open) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_that_ended_leave_nothing_behind() {
+    const CLIENTS: usize = 500;
+    /// What one would leave behind at the least: its socket, its identity, its queue.
+    const KEPT_BYTES: u64 = 2 * 1024;
+    let cluster = Cluster::start_with(1, fleeting).await;
+    let driver = Driver::start().await;
+    // What the first ones need stays: pools, buffers, the allocator's arenas.
+    come_and_go_at_once(&driver, &cluster, CLIENTS).await;
+    come_and_go_at_once(&driver, &cluster, CLIENTS).await;
+    let before = cluster[0].usage().resident_bytes;
+    for _ in 0..3 {
+        come_and_go_at_once(&driver, &cluster, CLIENTS).await;
+    }
+    let grown = cluster[0].usage().resident_bytes.saturating_sub(before);
+    assert!(grown < 3 * CLIENTS as u64 * KEPT_BYTES, "{grown} bytes are left of {} connections", 3 * CLIENTS);
+}

@@ -166,7 +166,7 @@ impl Actor {
         self.serving()?;
         let State::Owned(room) = &mut self.state else { return Err(Refusal::Gone) };
         let cv = room.projection().cv.as_u64();
-        if let Some(member) = room.links().iter_mut().find(|member| member.record.peer == record.peer) {
+        if let Some(member) = room.links().get_mut(&record.peer) {
             member.seen = cv;
         }
         let heading = Heading {

@@ -33,7 +33,7 @@ impl Actor {
             return Err(ApiError::store_unavailable().after(pause + random_pause(pause)).into());
         }
         let sent = Moment::now();
-        let pinned = match self.pin(create.as_deref(), FenceToken::default(), false, Some(peer)).await {
+        let pinned = match self.pin(create, FenceToken::default(), false, Some(peer)).await {
             Ok(pinned) => pinned,
             Err(error) => {
                 self.state = State::Ended;
@@ -112,6 +112,15 @@ impl Actor {
         }
     }
 
+    /// Whoever was away while nobody could come back has the whole grace period again.
+    fn away_again(&mut self, room: &mut OwnedRoom) {
+        let until = crate::clock::instant() + self.app.grace;
+        for member in room.links().iter_mut().filter(|member| member.client().is_none()) {
+            member.link = Link::Away(until);
+            self.away_due = Some(until);
+        }
+    }
+
     fn hold(&mut self, room: OwnedRoom) {
         self.standing.stand_at(room.projection().sv.as_u64(), room.projection().cv.as_u64());
         self.standing.hold(Some((room.lease().token(), room.lease().term())));
@@ -186,7 +195,7 @@ impl Actor {
         let sent = Moment::now();
         // A room that Redis lost is made again, to be restored from memory.
         let create = settings::defaults();
-        let pinned = match self.pin(Some(&create), token, true, None).await {
+        let pinned = match self.pin(Some(create), token, true, None).await {
             Ok(pinned) => pinned,
             Err(_) => {
                 let pause = self.node.config.lease.retry_pause();
@@ -207,7 +216,9 @@ impl Actor {
                     url: String::new(),
                     state,
                 };
-                self.hold(suspended.resume(lease, self.names.clone()));
+                let mut room = suspended.resume(lease, self.names.clone());
+                self.away_again(&mut room);
+                self.hold(room);
                 self.uncertain = false;
                 self.reconcile(standing, is_newest).await;
             }
