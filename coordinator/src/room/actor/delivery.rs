@@ -63,8 +63,14 @@ impl Actor {
         }
     }
 
-    /// Tells everybody what changed in settings and guest states.
-    pub(super) fn broadcast_change(&mut self, change: &StateChange) {
+    /// Tells everybody what changed in settings and guest states, and the media server what it allows now:
+    /// every change goes this way, whether it came in turn, early, by reading again or by restoring.
+    pub(super) async fn tell_change(&mut self, change: &StateChange) {
+        self.broadcast_change(change);
+        self.permissions_changed(change).await;
+    }
+
+    fn broadcast_change(&mut self, change: &StateChange) {
         if change.to <= change.from || !self.serves() {
             return;
         }
@@ -147,10 +153,13 @@ impl Actor {
     }
 
     /// Brings the media server to what a change of guest states allows.
-    pub(super) async fn permissions_changed(&mut self, change: &StateChange) {
+    async fn permissions_changed(&mut self, change: &StateChange) {
         let State::Owned(room) = &self.state else { return };
         let Some(media) = self.media() else { return };
-        let concerns_media = |state: &Value| state.get("micAllowed").or(state.get("videoAllowed")).is_some();
+        let concerns_media = |state: &Value| {
+            // `null`: the whole state is gone, and with it what it allowed or forbade.
+            state.is_null() || state.get("micAllowed").or(state.get("videoAllowed")).is_some()
+        };
         for (user, _) in change.guests.iter().flatten().filter(|(_, state)| concerns_media(state)) {
             for record in room.members().of_user(user).map(|member| &member.record) {
                 let peer = PeerRef::new(Arc::clone(&record.user), Arc::clone(&record.peer));

@@ -104,24 +104,23 @@ impl Actor {
             self.gap_due.get_or_insert_with(|| crate::clock::instant() + GAP_PATIENCE);
             return;
         }
-        self.follow(&change);
-        self.permissions_changed(&change).await;
-        self.follow_early();
+        self.follow(&change).await;
+        self.follow_early().await;
     }
 
-    fn follow(&mut self, change: &StateChange) {
+    async fn follow(&mut self, change: &StateChange) {
         let State::Owned(room) = &mut self.state else { return };
         room.advance(change);
-        self.broadcast_change(change);
+        self.tell_change(change).await;
     }
 
     /// Applies changes that waited, as far as they follow.
-    pub(super) fn follow_early(&mut self) {
+    pub(super) async fn follow_early(&mut self) {
         while let State::Owned(room) = &self.state {
             let sv = room.projection().sv.as_u64();
             self.early = self.early.split_off(&sv);
             let Some(change) = self.early.remove(&sv) else { break };
-            self.follow(&change);
+            self.follow(&change).await;
         }
         if self.early.is_empty() {
             self.gap_due = None;

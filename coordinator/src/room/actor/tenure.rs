@@ -281,10 +281,9 @@ impl Actor {
         self.early.retain(|from, _| *from >= newer.sv.as_u64());
         if newer.sv != room.projection().sv {
             let change = room.adopt(newer);
-            self.broadcast_change(&change);
-            self.permissions_changed(&change).await;
+            self.tell_change(&change).await;
         }
-        self.follow_early();
+        self.follow_early().await;
         self.meet_members(&standing).await;
     }
 
@@ -372,7 +371,7 @@ impl Actor {
                     "Redis had lost part of this room; it is restored from memory"
                 );
                 self.early.clear();
-                self.broadcast_change(&before.change_to(&after));
+                self.tell_change(&before.change_to(&after)).await;
                 self.presence_moved(before.cv.as_u64(), after.cv.as_u64(), &[], LeaveReason::StaleLeft);
             }
             Ok(false) => {
