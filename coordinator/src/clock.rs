@@ -53,6 +53,11 @@ pub fn unix_seconds() -> u64 {
     wall_ms() / 1000
 }
 
+/// Unix milliseconds by the same clock.
+pub fn unix_millis() -> u64 {
+    wall_ms()
+}
+
 /// Redis's clock as last heard of, for times that clients see.
 #[derive(Debug, Default)]
 pub struct RedisClock {

@@ -17,6 +17,11 @@ macro_rules! codes {
             /// Every code, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
+            /// The code of this text.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == text)
+            }
+
             /// The code as clients see it.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$code => $text,)* }

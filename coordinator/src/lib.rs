@@ -9,6 +9,7 @@
 //! | what can a client ask, and how is it checked? | [`socket`] |
 //! | what is in a room's settings and guest states? | [`classroom`] |
 //! | how does one instance hear from another? | [`sync`] |
+//! | which way does an event come to clients? | [`paths`] |
 //! | what do HTTP callers find? | [`http`] |
 //! | what is refused, and with which code? | [`error`] |
 //!
@@ -30,6 +31,7 @@ pub mod metrics;
 pub mod node;
 #[cfg(test)]
 mod pages;
+pub mod paths;
 pub mod room;
 pub mod serve;
 pub mod socket;

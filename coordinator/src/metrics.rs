@@ -1,7 +1,7 @@
 //! Every metric, defined once. Label values are bounded; room and user ids are never labels.
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 use std::time::Duration;
 
@@ -23,6 +23,20 @@ pub struct Metrics {
     pub lease_losses: IntCounterVec,
     /// Rooms taken over from an earlier owner.
     pub takeovers: IntCounter,
+    /// Commands of rooms, by command and result: an error code, or `ok`, `repeated`.
+    pub commands: IntCounterVec,
+    /// Commits that Redis acknowledged.
+    pub commits: IntCounter,
+    /// Commands in one commit.
+    pub commit_commands: Histogram,
+    /// Inbox entries that could not be executed.
+    pub inbox_aside: IntCounter,
+    /// Rooms whose lease was not renewed because their actor hung.
+    pub hung_rooms: IntCounter,
+    /// Answers that came for nobody: whoever asked had given up.
+    pub replies_unclaimed: IntCounter,
+    /// Rooms taken because something in them was due and nobody had them.
+    pub adoptions: IntCounter,
     /// Rooms written anew from memory because Redis lost data.
     pub restored: IntCounter,
     /// Seconds that a script call took, by script.
@@ -72,6 +86,11 @@ impl Metrics {
             &["script"],
         )?;
         registry.register(Box::new(script_seconds.clone()))?;
+        let commit_commands = Histogram::with_opts(
+            HistogramOpts::new("commit_commands", "commands in one commit")
+                .buckets(vec![1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
+        )?;
+        registry.register(Box::new(commit_commands.clone()))?;
         Ok(Self {
             rooms: gauge("rooms", "rooms in memory")?,
             peers: gauge("peers", "peers of rooms in memory")?,
@@ -80,6 +99,13 @@ impl Metrics {
             requests: counters("requests_total", "requests by event and result", &["event", "result"])?,
             lease_losses: counters("lease_losses_total", "rooms whose lease was lost", &["how"])?,
             takeovers: counter("takeovers_total", "rooms taken over from an earlier owner")?,
+            commands: counters("commands_total", "commands of rooms", &["command", "result"])?,
+            commits: counter("commits_total", "commits that Redis acknowledged")?,
+            commit_commands,
+            inbox_aside: counter("inbox_aside_total", "inbox entries that could not be executed")?,
+            hung_rooms: counter("hung_rooms_total", "rooms not renewed because their actor hung")?,
+            replies_unclaimed: counter("replies_unclaimed_total", "answers for nobody")?,
+            adoptions: counter("adoptions_total", "unowned rooms taken because something was due")?,
             restored: counter("rooms_restored_total", "rooms written anew because Redis lost data")?,
             script_seconds,
             router_sync: counters(

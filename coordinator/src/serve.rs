@@ -1,9 +1,10 @@
 //! `coordinator serve`: an instance from its first look at Redis to its last lease released.
 
 use fred::interfaces::ClientLike as _;
-use key_prefix::{Keys, Prefix};
-use media_bridge::{ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEventKind, MediaSignal};
+use key_prefix::{AppCode, Keys, Prefix, RoomId, RoomKey};
+use media_bridge::{ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEvent, MediaEventKind, MediaSignal, RoomRef};
 use redis_scripts::Scripts;
+use room_cell::{MediaFact, MediaIdentity, MediaReport, Millis};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::config::{Config, MediaKind, Role};
 use crate::metrics::Metrics;
 use crate::node::{Fatal, Node, Parts, drain, heartbeat, reaping, register};
 use crate::room::work::Work;
-use crate::socket::lists;
+use crate::socket::{lists, sessions};
 use crate::{http, store, sync};
 
 /// Signals of the media server that may wait to be handled.
@@ -100,6 +101,8 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     tokio::spawn(heartbeat::run(Arc::clone(&node)));
     tokio::spawn(heartbeat::touch(Arc::clone(&node)));
     tokio::spawn(lists::digest(Arc::clone(&node)));
+    tokio::spawn(sessions::expiry::watch(Arc::clone(&node)));
+    tokio::spawn(sessions::record::keep(Arc::clone(&node)));
     tokio::spawn(hear_media(Arc::clone(&node), heard));
     if node.config.instance.has(Role::Reaper) {
         tokio::spawn(reaping::run(Arc::clone(&node)));
@@ -184,14 +187,32 @@ async fn until_told(node: &Node, parent_gone: impl Future<Output = ()>) -> Resul
     }
 }
 
-const fn label(kind: &MediaEventKind) -> &'static str {
+const fn fact(kind: &MediaEventKind) -> (MediaFact, &'static str) {
     match kind {
-        MediaEventKind::ParticipantJoined => "participant_joined",
-        MediaEventKind::AudioStarted => "audio_started",
-        MediaEventKind::AudioStopped => "audio_stopped",
-        MediaEventKind::RoomExited { .. } => "room_exited",
-        MediaEventKind::RoomFinished => "room_finished",
+        MediaEventKind::ParticipantJoined => (MediaFact::ParticipantJoined, "participant_joined"),
+        MediaEventKind::AudioStarted => (MediaFact::AudioStarted, "audio_started"),
+        MediaEventKind::AudioStopped => (MediaFact::AudioStopped, "audio_stopped"),
+        MediaEventKind::RoomExited { .. } => (MediaFact::RoomExited, "room_exited"),
+        MediaEventKind::RoomFinished => (MediaFact::RoomFinished, "room_finished"),
     }
+}
+
+fn room_of(room: &RoomRef) -> Option<RoomKey> {
+    Some(RoomKey::new(AppCode::new(&room.app).ok()?, RoomId::new(&room.room).ok()?))
+}
+
+/// What a room is told of an event of its embedded router.
+fn report_of(event: MediaEvent) -> Option<(RoomKey, Work)> {
+    let room = room_of(&event.room)?;
+    let report = MediaReport {
+        what: fact(&event.kind).0,
+        who: event.peer.map(|it| MediaIdentity { user: it.user.into(), peer: Some(it.peer.into()) }),
+        incarnation: event.session,
+        sequence: None,
+        at: Millis(u64::try_from(event.at_ms).unwrap_or(0)),
+        resolution_ms: 0,
+    };
+    Some((room, Work::Media(Box::new(report), event.generation?.0)))
 }
 
 /// Passes what the media server says on to the rooms.
@@ -201,23 +222,23 @@ async fn hear_media(node: Arc<Node>, mut signals: mpsc::Receiver<MediaSignal>) {
             () = node.ending.cancelled() => return,
             signal = signals.recv() => signal,
         };
-        match signal {
+        let told = match signal {
             Some(MediaSignal::Event(event)) => {
                 tracing::debug!(?event, "media");
-                node.metrics.media_events.with_label_values(&[label(&event.kind)]).inc();
+                node.metrics.media_events.with_label_values(&[fact(&event.kind).1]).inc();
+                report_of(event)
             }
             Some(MediaSignal::TracksChanged { room, subscribers }) => {
-                let room = key_prefix::AppCode::new(&room.app)
-                    .and_then(|app| Ok(key_prefix::RoomKey::new(app, key_prefix::RoomId::new(&room.room)?)));
-                let Ok(room) = room else { continue };
                 let peers = subscribers.iter().map(|peer| Arc::clone(&peer.peer)).collect();
-                if let Some(handle) = node.rooms.find(&room)
-                    && handle.tell(Work::Tracks(peers)).is_err()
-                {
-                    node.metrics.skipped.with_label_values(&["mailbox_full"]).inc();
-                }
+                room_of(&room).map(|room| (room, Work::Tracks(peers)))
             }
             None => return,
+        };
+        if let Some((room, work)) = told
+            && let Some(handle) = node.rooms.find(&room)
+            && handle.tell(work).is_err()
+        {
+            node.metrics.skipped.with_label_values(&["mailbox_full"]).inc();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What other instances publish for this one: `router-sync`, fanout, and its own canary.
+//! What other instances publish for this one: `router-sync`, fanout, answers, session control, and its own
+//! canary.
 //!
 //! The reader of the subscription never waits for anybody: it hands each message over or drops and
 //! counts it. What was dropped is repaired at the next heartbeat, which compares versions.
@@ -7,12 +8,13 @@ use fred::clients::SubscriberClient;
 use fred::error::Error;
 use fred::interfaces::{EventInterface as _, PubsubInterface as _};
 use fred::types::Message;
-use key_prefix::{Channel, ChannelKind, RoomKey};
+use key_prefix::{ChannelKind, RoomKey};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::node::Node;
+use crate::room::gateway;
 use crate::room::projection::StateChange;
 use crate::room::work::{Refusal, Work};
 
@@ -20,16 +22,28 @@ use crate::room::work::{Refusal, Work};
 struct Routed {
     room: String,
     #[serde(flatten)]
-    change: StateChange,
+    what: What,
 }
 
-/// Subscribes to this instance's three channels and reads them until the instance ends.
+/// What a `router-sync` message says.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum What {
+    /// Settings or guest states changed.
+    Changed(Box<StateChange>),
+    /// There is work in the inbox.
+    Inbox { inbox: String },
+    /// Nobody has the room, and something in it is due.
+    Adopt { adopt: bool },
+}
+
+/// Subscribes to this instance's channels and reads them until the instance ends.
 pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(), Error> {
     let channel = |kind| node.store.keys.channel(kind, &node.store.me);
-    let [sync, fanout, canary] = ChannelKind::ALL.map(channel);
+    let [sync, fanout, canary, reply, control] = ChannelKind::ALL.map(|kind| channel(kind).to_string());
     let mut messages = subscriber.message_rx();
-    subscriber.subscribe(vec![name(&sync), name(&fanout), name(&canary)]).await?;
-    let (sync, fanout, canary) = (sync.to_string(), fanout.to_string(), canary.to_string());
+    let names = [&sync, &fanout, &canary, &reply, &control].map(String::as_str);
+    subscriber.subscribe(names.to_vec()).await?;
     tokio::spawn(async move {
         loop {
             let received = tokio::select! {
@@ -48,6 +62,16 @@ pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(),
                         node.canary.returned(number);
                     }
                 }
+                Ok(message) if *message.channel == *reply => {
+                    if !message.value.as_str().is_some_and(|text| node.replies.answered(&text)) {
+                        node.metrics.replies_unclaimed.inc();
+                    }
+                }
+                Ok(message) if *message.channel == *control => {
+                    if let Some(text) = message.value.as_str() {
+                        node.sessions.controlled(&node, &text);
+                    }
+                }
                 Ok(_) => node.metrics.skipped.with_label_values(&["foreign_channel"]).inc(),
                 Err(RecvError::Lagged(lost)) => {
                     tracing::warn!(
@@ -63,24 +87,37 @@ pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(),
     Ok(())
 }
 
-fn name(channel: &Channel) -> String {
-    channel.to_string()
-}
-
-fn route(node: &Node, message: &Message) {
+fn route(node: &Arc<Node>, message: &Message) {
     let outcome = |outcome| node.metrics.router_sync.with_label_values(&[outcome]).inc();
     outcome("received");
     let routed = message.value.as_str().and_then(|text| serde_json::from_str::<Routed>(&text).ok());
-    let Some((room, change)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.change)))
-    else {
+    let Some((room, what)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.what))) else {
         outcome("malformed");
         return;
+    };
+    let work = match what {
+        What::Changed(change) => Work::Sync(change),
+        What::Inbox { inbox } => {
+            tracing::trace!(entry = inbox, "work in an inbox");
+            Work::Inbox
+        }
+        What::Adopt { adopt: true } => {
+            match node.app(room.app()) {
+                Some(app) if !node.is_draining() => {
+                    node.metrics.adoptions.inc();
+                    gateway::adopt(node, &app, &room);
+                }
+                _ => outcome("not_adopted"),
+            }
+            return;
+        }
+        What::Adopt { adopt: false } => return outcome("malformed"),
     };
     let Some(handle) = node.rooms.find(&room) else {
         outcome("no_local_room");
         return;
     };
-    match handle.tell(Work::Sync(Box::new(change))) {
+    match handle.tell(work) {
         Ok(()) => {}
         Err(Refusal::Gone) => outcome("no_local_room"),
         Err(Refusal::Api(_)) => outcome("queue_full"),

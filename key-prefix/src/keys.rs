@@ -69,7 +69,18 @@ pub struct RoomKeys {
     pub watchers: Key,
     /// [`KeyKind::Rooms`] of the room's app
     pub rooms: Key,
+    /// [`KeyKind::Cell`]
+    pub cell: Key,
+    /// [`KeyKind::Inbox`]
+    pub inbox: Key,
+    /// [`KeyKind::Aside`]
+    pub aside: Key,
+    /// [`KeyKind::Lane`] that the room falls on
+    pub lane: Key,
 }
+
+/// How many lanes there are. Fixed for ever, as is the way to a lane: see [`Keys::lane`].
+pub const LANES: u64 = 64;
 
 impl Keys {
     /// Names under `prefix`.
@@ -157,7 +168,39 @@ impl Keys {
             presence: key(KeyKind::Presence),
             watchers: key(KeyKind::Watchers),
             rooms: self.rooms(room.app()),
+            cell: key(KeyKind::Cell),
+            inbox: key(KeyKind::Inbox),
+            aside: key(KeyKind::Aside),
+            lane: self.lane(room),
         }
+    }
+
+    /// [`KeyKind::Lane`] of a room: BLAKE3 of the route key, its first 8 bytes read as a little-endian integer,
+    /// modulo [`LANES`].
+    pub fn lane(&self, room: &RoomKey) -> Key {
+        let digest = blake3::hash(room.route().as_bytes());
+        let first = digest.as_bytes().first_chunk().copied().unwrap_or_default();
+        self.key(KeyKind::Lane, &(u64::from_le_bytes(first) % LANES).to_string())
+    }
+
+    /// [`KeyKind::Answer`] to a caller's command. Neither `caller` nor `id` may hold a zero byte.
+    pub fn answer(&self, room: &RoomKey, caller: &str, id: &str) -> Key {
+        self.key(KeyKind::Answer, &format!("{}\0{caller}\0{id}", room.route()))
+    }
+
+    /// [`KeyKind::Seen`]
+    pub fn seen(&self, room: &RoomKey, event: &str) -> Key {
+        self.key(KeyKind::Seen, &format!("{}\0{event}", room.route()))
+    }
+
+    /// [`KeyKind::Due`]
+    pub fn due(&self) -> Key {
+        self.key(KeyKind::Due, "")
+    }
+
+    /// [`KeyKind::Sessions`] of a user of an app.
+    pub fn sessions(&self, app: &str, user: &str) -> Key {
+        self.key(KeyKind::Sessions, &format!("{app}\0{user}"))
     }
 
     /// What stands before the subject in every key of this kind, with its separator: for scripts that
@@ -205,7 +248,8 @@ mod tests {
     fn every_key(keys: &Keys) -> Vec<(KeyKind, Key)> {
         let name = InstanceName::new("a").unwrap();
         let me = Instance::new(name.clone(), Incarnation::new(3));
-        let r = keys.room(&room("app", "room:with:colons"));
+        let colons = room("app", "room:with:colons");
+        let r = keys.room(&colons);
         vec![
             (KeyKind::Instances, keys.instances()),
             (KeyKind::Incarnation, keys.incarnation(&name)),
@@ -223,6 +267,14 @@ mod tests {
             (KeyKind::Peers, r.peers),
             (KeyKind::Presence, r.presence),
             (KeyKind::Watchers, r.watchers),
+            (KeyKind::Cell, r.cell),
+            (KeyKind::Inbox, r.inbox),
+            (KeyKind::Aside, r.aside),
+            (KeyKind::Answer, keys.answer(&colons, "ann", "a:b")),
+            (KeyKind::Seen, keys.seen(&colons, "janus/7")),
+            (KeyKind::Lane, r.lane),
+            (KeyKind::Due, keys.due()),
+            (KeyKind::Sessions, keys.sessions("app", "ann:2")),
         ]
     }
 
@@ -244,6 +296,11 @@ mod tests {
             "dev:owner:norooms",
             "prod:instances",
             "dev:instances:x",
+            "dev:lane:64",
+            "dev:lane:+1",
+            "dev:answer:app\0room\0caller",
+            "dev:seen:app\0room",
+            "dev:sessions:app",
         ] {
             assert_eq!(keys.kind_of(foreign.as_bytes()), None, "{foreign}");
         }
@@ -263,5 +320,14 @@ mod tests {
     fn rooms_of_two_apps_differ() {
         let keys = Keys::new(Prefix::dev());
         assert_ne!(keys.room(&room("a", "b\u{a0}c")).owner, keys.room(&room("a\u{a0}b", "c")).owner);
+    }
+
+    #[test]
+    fn a_room_keeps_its_lane_for_ever() {
+        let keys = Keys::new(Prefix::dev());
+        let lane = |id: &str| keys.lane(&room("school", id)).to_string();
+        assert_eq!(lane("math-101"), "dev:lane:36");
+        let all: std::collections::HashSet<_> = (0..2000).map(|n| lane(&format!("r{n}"))).collect();
+        assert_eq!(all.len() as u64, LANES);
     }
 }

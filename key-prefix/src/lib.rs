@@ -31,6 +31,6 @@ mod prefix;
 mod table;
 
 pub use id::{AppCode, IdError, Incarnation, Instance, InstanceName, RoomId, RoomKey, UserId};
-pub use keys::{Channel, Key, Keys, RoomKeys};
+pub use keys::{Channel, Key, Keys, LANES, RoomKeys};
 pub use prefix::{Prefix, PrefixError};
 pub use table::{ChannelKind, KeyKind, RedisType, Row, Scope, markdown};

@@ -13,6 +13,8 @@ pub enum RedisType {
     Set,
     /// `zset`
     Zset,
+    /// `stream`
+    Stream,
 }
 
 impl RedisType {
@@ -23,6 +25,7 @@ impl RedisType {
             Self::Hash => "hash",
             Self::Set => "set",
             Self::Zset => "zset",
+            Self::Stream => "stream",
         }
     }
 }
@@ -42,6 +45,14 @@ pub enum Scope {
     App,
     /// A route key.
     Room,
+    /// A route key, who asked, and the id of what was asked.
+    Answer,
+    /// A route key and the id of something that a media server reported.
+    Event,
+    /// One of the [`LANES`](crate::LANES) lanes.
+    Lane,
+    /// A user of an app.
+    User,
 }
 
 impl Scope {
@@ -53,6 +64,10 @@ impl Scope {
             Self::Lease => ":{lease}",
             Self::App => ":{app}",
             Self::Room => r":{app}\0{room}",
+            Self::Answer => r":{app}\0{room}\0{caller}\0{id}",
+            Self::Event => r":{app}\0{room}\0{event}",
+            Self::Lane => ":{0..63}",
+            Self::User => r":{app}\0{user}",
         }
     }
 
@@ -66,8 +81,22 @@ impl Scope {
             }
             Self::App => crate::AppCode::new(subject).is_ok(),
             Self::Room => RoomKey::from_route(subject).is_ok(),
+            Self::Answer => below_a_room(subject, 4),
+            Self::Event => below_a_room(subject, 3),
+            Self::Lane => subject
+                .parse::<u64>()
+                .is_ok_and(|lane| lane < crate::LANES && subject.bytes().all(|c| c.is_ascii_digit())),
+            Self::User => subject.split_once('\0').is_some_and(|(app, user)| {
+                crate::AppCode::new(app).is_ok() && crate::UserId::new(user).is_ok()
+            }),
         }
     }
+}
+
+/// Whether `subject` is so many parts, of which the first two name a room.
+fn below_a_room(subject: &str, parts: usize) -> bool {
+    let parts_found: Vec<&str> = subject.splitn(parts, '\0').collect();
+    parts_found.len() == parts && RoomKey::from_route(&parts_found[..2].join("\0")).is_ok()
 }
 
 /// One row of the table.
@@ -185,7 +214,7 @@ kinds! {
     }
     Room "room" Room Hash {
         holds: "status, creation, versions, and how large the room's other keys must be",
-        writers: "pin, join, leave, settings_update, guest_update, restore",
+        writers: "pin, commit, settings_update, guest_update, restore",
         ends: "the room's life after its last owner; sweep sets it",
         if_deleted: "its living owner restores it within one heartbeat, versions leaping by 1,000,000; without one the room is gone",
     }
@@ -203,13 +232,13 @@ kinds! {
     }
     Peers "peers" Room Hash {
         holds: "one field for each peer, as JSON; the peer count is its size",
-        writers: "pin, join, leave, restore",
+        writers: "pin, commit, restore",
         ends: "empty when the last peer left; with the room's record",
         if_deleted: "as the room's record; without an owner those peers are gone",
     }
     Presence "presence" Room Zset {
         holds: "users present, scored by when they were last seen",
-        writers: "pin, join, leave, touch, restore",
+        writers: "pin, commit, touch, restore",
         ends: "empty when the last user left; with the room's record",
         if_deleted: "as the room's record; without an owner the next one makes it of the peers",
     }
@@ -218,6 +247,54 @@ kinds! {
         writers: "watch, unwatch, heartbeat, reap",
         ends: "empty when nobody watches; reap",
         if_deleted: "heals within one heartbeat; cards are stale meanwhile",
+    }
+    Cell "cell" Room Hash {
+        holds: "a field for each part of the cell, as JSON: the room itself, seats, bans, roles, requests, invites, the call, what the media server said",
+        writers: "pin, commit, restore",
+        ends: "with the room's record",
+        if_deleted: "as the room's record; without an owner the room begins anew, its bans forgotten",
+    }
+    Inbox "inbox" Room Stream {
+        holds: "work for the room's owner: commands that came to other instances, and the media server's callbacks",
+        writers: "enqueue, commit, pin",
+        ends: "entries go with the commit that executes them; the key with the room's record",
+        if_deleted: "what waited in it is gone: askers get `TIMEOUT`, lost callbacks are made up for by the next reconciliation",
+    }
+    Aside "aside" Room Stream {
+        holds: "inbox entries that could not be executed, each with the reason; at most 1,000",
+        writers: "commit, pin",
+        ends: "7 days after the last of them",
+        if_deleted: "nobody can look at them any more",
+    }
+    Answer "answer" Answer String {
+        holds: "digest of a command's body, a line feed, and the answer that its caller got",
+        writers: "commit, pin",
+        ends: "24 hours after the commit",
+        if_deleted: "a repeat of that command is executed as if it were new",
+    }
+    Seen "seen" Event String {
+        holds: "that a callback is in the inbox already",
+        writers: "enqueue",
+        ends: "10 minutes after it came",
+        if_deleted: "a repeat of that callback is executed too, by the rules for late and repeated events",
+    }
+    Lane "lane" Lane Stream {
+        holds: "committed changes, in order, of all rooms whose route key falls on the lane",
+        writers: "pin, commit, settings_update, guest_update",
+        ends: "its oldest entries go when it holds more than about 100,000",
+        if_deleted: "the timeline of its rooms begins anew",
+    }
+    Due "due" Cluster Zset {
+        holds: "route keys of the rooms in which something falls due, scored by when",
+        writers: "pin, commit, restore, release, touch, enqueue, due, reap",
+        ends: "members go when nothing falls due any more, or when their room is gone",
+        if_deleted: "owned rooms heal with their next commit or touch; unowned ones wait for a visitor",
+    }
+    Sessions "sessions" User Hash {
+        holds: "a user's sessions by `instance|socket`, as JSON",
+        writers: "sessions_open, sessions_close, sessions_touch, notify",
+        ends: "1 hour after the last touch; empty when the last session closed",
+        if_deleted: "the user's sessions are not found until they are opened again",
     }
 }
 
@@ -228,7 +305,7 @@ impl KeyKind {
     }
 }
 
-/// The kinds of channel; each instance listens to its own three.
+/// The kinds of channel; each instance listens to its own five.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChannelKind {
     /// `router-sync`: what others changed in rooms that the instance owns.
@@ -237,17 +314,23 @@ pub enum ChannelKind {
     Fanout,
     /// The instance's own proof that publishing reaches it.
     Canary,
+    /// Answers to commands that the instance put into the inboxes of rooms it does not own.
+    Reply,
+    /// Session control, and events for all sessions of a user.
+    Control,
 }
 
 impl ChannelKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Sync, Self::Fanout, Self::Canary];
+    pub const ALL: [Self; 5] = [Self::Sync, Self::Fanout, Self::Canary, Self::Reply, Self::Control];
 
     pub(crate) const fn segment(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Fanout => "fanout",
             Self::Canary => "canary",
+            Self::Reply => "reply",
+            Self::Control => "control",
         }
     }
 }
@@ -276,6 +359,8 @@ pub fn markdown() -> String {
         (ChannelKind::Sync, "`router-sync` to the owner of a room"),
         (ChannelKind::Fanout, "changes of watched rooms to a watcher"),
         (ChannelKind::Canary, "an instance's message to itself, which gates `/readyz`"),
+        (ChannelKind::Reply, "answers to commands that the instance put into inboxes"),
+        (ChannelKind::Control, "session control, and events for all sessions of a user"),
     ] {
         _ = writeln!(out, "| `{{prefix}}:{}:{{name}}/{{incarnation}}` | {carries} |", kind.segment());
     }

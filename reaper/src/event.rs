@@ -34,6 +34,11 @@ pub enum Event {
         /// Rooms dropped from the index.
         dropped: usize,
     },
+    /// Rooms that nobody owns, and in which something is due, were offered to instances.
+    Offered {
+        /// How many.
+        rooms: usize,
+    },
     /// Redis did not answer.
     Unavailable,
     /// A script failed in a way that repeating does not mend; the round went on without it.

@@ -12,6 +12,8 @@
 //! - **Clearing** goes in chunks, so that Redis is never blocked for more than a few milliseconds. The owner keys
 //!   of a dead instance go only if they still name that very incarnation. Peers stay: whoever owns the room
 //!   next ends them.
+//! - **Offering** lets no room wait for a visitor: one that is due (a timer, unread work, people who may come
+//!   back) and that nobody owns is offered to an instance that takes rooms, again and again while it is due.
 //! - **Sweeping** walks one page of each app's index in each interval: a room that has neither an owner nor an
 //!   end gets one, and what is gone leaves the index.
 //!
@@ -32,8 +34,7 @@
 //!     apps: vec![],
 //!     timing: Timing {
 //!         interval: Duration::from_secs(5),
-//!         failover_wait: Duration::from_secs(25),
-//!         room_life: Duration::from_secs(24 * 3600),
+//! XX         room_life: Duration::from_secs(24 * 3600),
 //!     },
 //!     clock: Arc::new(move || started.elapsed()),
 //!     disturbances,
@@ -46,6 +47,7 @@
 mod dry_run;
 mod event;
 mod observer;
+mod offer;
 mod round;
 mod term;
 
@@ -75,6 +77,9 @@ pub struct Timing {
     pub interval: Duration,
     /// How long a score must be seen unchanged before its instance is dead.
     pub failover_wait: Duration,
+    /// Time to live of an owner key. Who has not been heard of for as long is offered no room, and a room that
+    /// nobody adopted is offered again after it.
+    pub owner_ttl: Duration,
     /// How long a room that nobody owns is kept.
     pub room_life: Duration,
 }

@@ -1,15 +1,19 @@
 //! What a leader does in each interval.
 
-use key_prefix::{AppCode, Instance};
-use redis_scripts::{FenceToken, Reap, Reaped, RedisMillis, ScriptError, Sweep, Swept};
+use key_prefix::{AppCode, Instance, RoomKey};
+use redis_scripts::{
+    Due, DueRooms, FenceToken, Offer, Offered, Reap, Reaped, RedisMillis, ScriptError, Sweep, Swept,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cause, Event, LEASE, Observer, Reaper};
+use crate::{Cause, Event, LEASE, Observer, Reaper, offer};
 
 const CHUNK: usize = 100;
 const PAGE: usize = 500;
+/// Rooms offered in one round: what one instance can adopt within it.
+const OFFERS: usize = 200;
 const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// Whether the leader may go on.
@@ -75,8 +79,34 @@ impl<'a> Rounds<'a> {
                 self.reap(&dead, score).await?;
             }
         }
+        self.offer().await?;
         for app in &reaper.apps {
             self.sweep(app).await?;
+        }
+        Ok(())
+    }
+
+    /// Offers each room that is due and unowned to an instance that takes rooms, which adopts it or does not:
+    /// as long as it is due it is offered again.
+    async fn offer(&self) -> Result<(), Interrupted> {
+        let Reaper { scripts, keys, me, timing, events, .. } = self.reaper;
+        let owner_ttl = timing.owner_ttl;
+        let with = DueRooms { lease: LEASE, me, token: self.token, owner_ttl, limit: OFFERS };
+        let (rooms, instances) = match self.answer(scripts.due(keys, with).await)? {
+            Some(Due::Ok { rooms, instances }) => (rooms, instances),
+            Some(Due::NotLeader { .. }) => return Err(Interrupted::Deposed),
+            None => return Ok(()),
+        };
+        let offers: Vec<(&RoomKey, &Instance)> =
+            rooms.iter().filter_map(|room| Some((room, offer::place(room, &instances)?))).collect();
+        if offers.is_empty() {
+            return Ok(());
+        }
+        let with = Offer { lease: LEASE, me, token: self.token, offers: &offers };
+        match self.answer(scripts.offer(keys, with).await)? {
+            Some(Offered::Ok) => events.on(Event::Offered { rooms: offers.len() }),
+            Some(Offered::NotLeader { .. }) => return Err(Interrupted::Deposed),
+            None => {}
         }
         Ok(())
     }

@@ -2,11 +2,16 @@
 
 use e2e::servers::{Flavor, Fsync, RedisServer, ServerOptions};
 use e2e::wait::{SOON, until};
-use key_prefix::{AppCode, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey};
+use fred::clients::SubscriberClient;
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::types::config::Config;
+use fred::types::{Builder, Message};
+use key_prefix::{AppCode, ChannelKind, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey};
 use reaper::{Cause, Event, LEASE, Reaper, Timing};
-use redis_scripts::{FenceToken, Pin, RecordedPeer, Register, Registered, Scripts};
+use redis_scripts::{Birth, CellChanges, FenceToken, Pin, Register, Registered, Scripts};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 const TIMING: Timing = Timing {
     interval: Duration::from_millis(100),
     failover_wait: Duration::from_millis(600),
+    owner_ttl: Duration::from_millis(300),
     room_life: Duration::from_secs(3600),
 };
 const APP: &str = "school";
@@ -121,15 +127,17 @@ impl World {
     }
 
     async fn pin(&self, me: &Instance, room: &RoomKey) {
+        let changes =
+            CellChanges { peers_set: vec![("p", "{}")], users_in: vec!["ann"], ..CellChanges::default() };
         let with = Pin {
             me,
             room,
             owner_ttl: Duration::from_secs(600),
             floor: FenceToken::default(),
             renew: true,
-            create: Some(&[]),
+            birth: Some(Birth { settings: &[], changes: &changes, commands: &[], due: None }),
+            open_only: false,
             deadline: None,
-            peer: Some(RecordedPeer { peer: "p", user: "ann", json: "{}" }),
         };
         self.scripts.pin(&self.keys, with).await.expect("pinned");
     }
@@ -140,6 +148,22 @@ impl World {
 
     async fn exists(&self, key: &key_prefix::Key) -> bool {
         self.redis(&["EXISTS", &key.to_string()]).await.number() == Some(1)
+    }
+
+    /// Makes the room due, long ago.
+    async fn falls_due(&self, room: &RoomKey) {
+        self.redis(&["ZADD", &self.keys.due().to_string(), "1", room.route()]).await;
+    }
+
+    /// What `instance` is told on its sync channel.
+    async fn sync_channel(&self, instance: &Instance) -> (SubscriberClient, Receiver<Message>) {
+        let config = Config::from_url(&self.server.url()).expect("a good URL");
+        let client = Builder::from_config(config).build_subscriber_client().expect("a good configuration");
+        client.init().await.expect("a running server");
+        let messages = client.message_rx();
+        let channel = self.keys.channel(ChannelKind::Sync, instance).to_string();
+        client.subscribe(channel).await.expect("a subscription");
+        (client, messages)
     }
 
     /// A heartbeat of `instance`.
@@ -271,6 +295,63 @@ on_both! {
         let left = world.redis(&["PTTL", &world.keys.room(&unowned).room.to_string()]).await.number();
         assert!(left.is_some_and(|left| left > 0));
         leader.stop().await;
+    }
+
+    async fn a_due_room_without_an_owner_is_offered_until_somebody_adopts_it(world: &mut World) {
+        let (owner, idle) = (world.register("owner").await, world.register("idle").await);
+        let (unowned, owned) = (room("unowned"), room("owned"));
+        for room in [&unowned, &owned] {
+            world.pin(&owner, room).await;
+            world.falls_due(room).await;
+        }
+        world.redis(&["DEL", &world.keys.room(&unowned).owner.to_string()]).await;
+        world.redis(&["HSET", &world.keys.instance(&idle).to_string(), "roles", "callbacks,signaling"]).await;
+        world.redis(&["HSET", &world.keys.instance(&owner).to_string(), "roles", "signaling", "draining", "1"]).await;
+        let (_hears, mut told) = world.sync_channel(&idle).await;
+        let (_hears_too, mut told_not) = world.sync_channel(&owner).await;
+        let leader = world.candidate("leader").await;
+        let scores = std::cell::Cell::new(u64::pow(2, 50));
+        for round in 1..=2 {
+            until("an offer", SOON, || async {
+                // It lives, by a clock that is ahead.
+                scores.set(scores.get() + 1);
+                world.beat(&idle, scores.get()).await;
+                leader.events().iter().filter(|it| **it == Event::Offered { rooms: 1 }).count() >= round
+            })
+            .await;
+            let message = told.recv().await.unwrap().value.as_str().unwrap().into_owned();
+            assert_eq!(message, r#"{"room":"school\u0000unowned","adopt":true}"#);
+        }
+        assert!(!leader.has(|event| matches!(event, Event::Offered { rooms } if *rooms != 1)), "one is owned");
+        assert!(told_not.try_recv().is_err(), "who drains is offered nothing");
+
+        world.pin(&idle, &unowned).await;
+        world.falls_due(&unowned).await;
+        let looked_at = || async {
+            let due = world.redis(&["ZSCORE", &world.keys.due().to_string(), unowned.route()]).await;
+            due.number().is_some_and(|due| due > 1)
+        };
+        let before = leader.events().iter().filter(|it| matches!(it, Event::Offered { .. })).count();
+        until("the room is looked at", SOON, looked_at).await;
+        let after = leader.events().iter().filter(|it| matches!(it, Event::Offered { .. })).count();
+        assert_eq!(after, before, "it has an owner");
+        leader.stop().await;
+    }
+
+    async fn i_18_a_superseded_leader_offers_nothing(world: &mut World) {
+        let leader = world.candidate("leader").await;
+        leader.comes("an election", |event| matches!(event, Event::Elected { .. })).await;
+        let usurper = world.register("usurper").await;
+        world.redis(&["SET", &world.keys.lease(LEASE).to_string(), &format!("{usurper} 99999999999999")]).await;
+        let (taker, due) = (world.register("taker").await, room("due"));
+        world.redis(&["HSET", &world.keys.instance(&taker).to_string(), "roles", "signaling"]).await;
+        world.pin(&taker, &due).await;
+        world.redis(&["DEL", &world.keys.room(&due).owner.to_string()]).await;
+        world.falls_due(&due).await;
+        leader.comes("the end of the term", |event| matches!(event, Event::Deposed { .. })).await;
+        leader.stop().await;
+        let score = world.redis(&["ZSCORE", &world.keys.due().to_string(), due.route()]).await;
+        assert_eq!(score.number(), Some(1), "nobody looked at it");
     }
 
     async fn a_dry_run_lists_and_clears_nothing(world: &mut World) {

@@ -5,32 +5,45 @@ key  2    hash     guests
 key  3    zset     presence
 key  4    string   owner
 key  5    set      watchers
+key  6    string   fence
+key  7    hash     cell
+key  8    stream   lane
 arg  1    text     me               name/incarnation of the caller
-arg  2    text     if_version       refuse unless sv is this; empty: whatever it is
-arg  3    count    max_bytes        of one user's state
-arg  4    count    max_guests       users with a state in one room
-arg  5    text     user
-arg  6    flag     present          1: only while the user is in the room
-arg  7    json     patch
-arg  8    text     sync_base        what stands before name/incarnation in a router-sync channel
-arg  9    text     fanout_base      what stands before name/incarnation in a fanout channel
-arg  10   text     route            as a JSON string
-arg  11   text     members          of the message: "guests":{…},"by":…
+arg  2    text     route
+arg  3    text     by               the user who wants it; empty: a back end
+arg  4    text     if_version       refuse unless sv is this; empty: whatever it is
+arg  5    count    max_bytes        of one user's state
+arg  6    count    max_guests       users with a state in one room
+arg  7    text     user
+arg  8    flag     present          1: only while the user is in the room
+arg  9    json     patch
+arg  10   text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  11   text     fanout_base      what stands before name/incarnation in a fanout channel
+arg  12   json     route_json       the route as a JSON string
+arg  13   text     members          of the message, and in braces the lane's entry: "guests":{…},"by":…
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"too_many", guests} | {"not_present"}
-keeps     I-4, I-5
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"too_many", guests} | {"not_present"}
+keeps     I-4, I-5, I-14
 ]]
 --%include clock
 --%include instance
 --%include fanout
 --%include merge
+--%include ban
+--%include lane
 local room_key, guests_key, presence_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local me, if_version, max_bytes, max_guests = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local user, present, patch = ARGV[5], ARGV[6] == "1", ARGV[7]
-local sync_base, fanout_base, route, members = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local fence_key, cell_key, lane_key = KEYS[6], KEYS[7], KEYS[8]
+local me, route, by, if_version = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local max_bytes, max_guests = tonumber(ARGV[5]), tonumber(ARGV[6])
+local user, present, patch = ARGV[7], ARGV[8] == "1", ARGV[9]
+local sync_base, fanout_base, route_json, members = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 
 local held = redis.call("GET", owner_key)
-local owner = held and lease_of(held) or ""
+local owner, token = "", redis.call("GET", fence_key) or "0"
+if held then
+  owner, token = lease_of(held)
+  token = digits(token)
+end
 local record = redis.call("HMGET", room_key, "status", "sv", "guests_n")
 if not record[1] then
   return { "missing", owner }
@@ -41,6 +54,10 @@ if tonumber(record[3] or -1) ~= guests then
 end
 if record[1] ~= "active" then
   return { "closed", record[1] }
+end
+local now = now_ms()
+if by ~= "" and banned(cell_key, by, now) then
+  return { "banned" }
 end
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then
@@ -54,6 +71,7 @@ if not state and guests >= max_guests then
   return { "too_many", guests }
 end
 local watchers = redis.call("SMEMBERS", watchers_key)
+redis.call("XLEN", lane_key)
 local merged = merge(state, patch)
 if #merged > max_bytes then
   return { "too_large", user, #merged }
@@ -61,7 +79,17 @@ end
 
 redis.call("HSET", guests_key, user, merged)
 redis.call("HSET", room_key, "sv", digits(from + 1), "guests_n", redis.call("HLEN", guests_key))
-local message = '{"room":' .. route .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
+append_to_lane(lane_key, {
+  route = route,
+  kind = "guest",
+  version = "sv",
+  number = from + 1,
+  token = token,
+  owner = owner,
+  at = now,
+  entry = "{" .. members .. "}",
+})
+local message = '{"room":' .. route_json .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
 if owner ~= "" and owner ~= me then
   redis.call("PUBLISH", sync_base .. owner, message)

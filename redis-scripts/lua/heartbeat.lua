@@ -10,7 +10,7 @@ arg  2    u64      incarnation
 arg  3    ms       owner_ttl
 arg  4    ms       record_life
 arg  5    ms       incarnation_life
-arg  6    text     bases            of owner, fence, room, settings, guests, peers, presence, watchers and rooms keys, separated by line feeds
+arg  6    text     bases            of owner, fence, room, settings, guests, peers, presence, cell, watchers, rooms and inbox keys, separated by line feeds
 arg  7    count    fields           number of record fields and values
 arg  8    count    owned            number of rooms that follow
 arg  9..  text     rest             record: field, value, …; owned rooms: route, token, check (1: compare sizes, heal the index); watched rooms: route
@@ -32,7 +32,8 @@ for base in string.gmatch(ARGV[6], "[^\n]+") do
   bases[#bases + 1] = base
 end
 local owner_base, fence_base, room_base, settings_base, guests_base = bases[1], bases[2], bases[3], bases[4], bases[5]
-local peers_base, presence_base, watchers_base, rooms_base = bases[6], bases[7], bases[8], bases[9]
+local peers_base, presence_base, cell_base, watchers_base = bases[6], bases[7], bases[8], bases[9]
+local rooms_base, inbox_base = bases[10], bases[11]
 
 local newer = newer_than(incarnation_key, incarnation)
 if newer then
@@ -43,15 +44,15 @@ redis.call("HEXISTS", record_key, "gone")
 redis.call("SCARD", instance_rooms_key)
 redis.call("SCARD", instance_watches_key)
 
--- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged), sv, cv. All of it is read
--- before anything is written, and a key of another type counts as lost: it costs its room, not the others.
+-- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged), sv, cv, entries in its inbox. All of
+-- it is read before anything is written, and a key of another type counts as lost: it costs its room, not the others.
 local owned, held_rooms = {}, {}
 local at = 9 + fields_n
 for _ = 1, owned_n do
   local route, token, check = ARGV[at], ARGV[at + 1], ARGV[at + 2] == "1"
   at = at + 3
   local held = redis.pcall("GET", owner_base .. route)
-  local state, versions = 0, { "0", "0" }
+  local state, versions, waiting = 0, { "0", "0" }, 0
   if not held then
     state = 1
   elseif held ~= me .. " " .. token then
@@ -64,17 +65,20 @@ for _ = 1, owned_n do
       versions = found
       if check then
         local read, sizes_now = pcall(sizes, settings_base .. route, guests_base .. route, peers_base .. route,
-          presence_base .. route)
+          presence_base .. route, cell_base .. route)
         if not read or not whole(room_base .. route, sizes_now) then
           state = 3
         end
       end
     end
+    local length = redis.pcall("XLEN", inbox_base .. route)
+    waiting = failed(length) and 0 or length
     held_rooms[#held_rooms + 1] = { route, token, check and state == 0 }
   end
   owned[#owned + 1] = state
   owned[#owned + 1] = versions[1]
   owned[#owned + 1] = versions[2]
+  owned[#owned + 1] = waiting
 end
 -- For each watched room: sv, cv; zeros where it is not there.
 local watched, watched_routes = {}, {}

@@ -1,5 +1,5 @@
 --[[
-purpose   Take a room's lease, make the room if it may be made, load it, and seat its first joiner.
+purpose   Take a room's lease, make the room if it may be made, and load it.
 key  1    string   incarnation      newest incarnation of my name
 key  2    zset     instances
 key  3    set      instance_rooms   route keys of my rooms
@@ -10,23 +10,30 @@ key  7    hash     settings
 key  8    hash     guests
 key  9    hash     peers
 key  10   zset     presence
-key  11   set      watchers
-key  12   zset     rooms            index of the app
+key  11   hash     cell
+key  12   set      watchers
+key  13   zset     rooms            index of the app
+key  14   stream   lane
+key  15   stream   inbox
+key  16   stream   aside
+key  17   zset     due
 arg  1    text     me               name/incarnation
 arg  2    u64      incarnation
 arg  3    ms       owner_ttl
 arg  4    u64      floor            the token is larger than this
 arg  5    flag     renew            1: keep the token if the lease is mine
-arg  6    flag     create           1: make the room if it is not there
+arg  6    flag     open_only        1: not a closed room
 arg  7    text     room             id in the index
 arg  8    text     route
 arg  9    text     instance_base    what stands before name/incarnation in a record's key
-arg  10   ms       deadline         refuse when Redis's clock is past it; 0: whenever it is
-arg  11   count    settings         number of defaults that follow
-arg  12.. text     rest             defaults: field, JSON, …; then, for a joiner: peer, user, peer as JSON
-derives   the owner's record from instance_base
-returns   {"owned", token, previous, made, whole, now_ms, watchers, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"late"}
-keeps     I-1, I-2, I-6
+arg  10   text     answer_base      what stands before a route in an answer's key
+arg  11   text     reply_base       what stands before name/incarnation in a reply channel
+arg  12   text     deadline         ms: refuse when Redis's clock is past it; empty: whenever it is
+arg  13   flag     birth            1: make the room if it is not there, of what follows
+arg  14.. text     rest             status; ms when something falls due first, or empty; number of settings; settings: field, JSON, …; changes as the include cell takes them; commands as the include commands does
+derives   the owner's record, answers' keys and reply channels from their bases
+returns   {"owned", token, previous, made, whole, now_ms, watchers, inbox, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"closed"} | {"late"}
+keeps     I-1, I-2, I-6, I-14
 ]]
 --%include clock
 --%include instance
@@ -34,17 +41,23 @@ keeps     I-1, I-2, I-6
 --%include room
 --%include life
 --%include chunks
---%include peers
+--%include answer
+--%include lane
+--%include cell
+--%include commands
 local incarnation_key, instances_key, instance_rooms_key = KEYS[1], KEYS[2], KEYS[3]
 local owner_key, fence_key, room_key = KEYS[4], KEYS[5], KEYS[6]
-local settings_key, guests_key, peers_key, presence_key = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local watchers_key, rooms_key = KEYS[11], KEYS[12]
+local settings_key, guests_key, peers_key, presence_key, cell_key = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local watchers_key, rooms_key, lane_key = KEYS[12], KEYS[13], KEYS[14]
+local inbox_key, aside_key, due_key = KEYS[15], KEYS[16], KEYS[17]
 local me, incarnation, owner_ttl, floor = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local renew, create, room_id, route = ARGV[5] == "1", ARGV[6] == "1", ARGV[7], ARGV[8]
-local instance_base, deadline, defaults_n = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
+local renew, open_only, room_id, route = ARGV[5] == "1", ARGV[6] == "1", ARGV[7], ARGV[8]
+local instance_base, answer_base, reply_base = ARGV[9], ARGV[10], ARGV[11]
+local deadline, may_be_born = tonumber(ARGV[12]), ARGV[13] == "1"
+local first_status, first_due, settings_n = ARGV[14], ARGV[15], tonumber(ARGV[16])
 
 local now = now_ms()
-if deadline > 0 and now > deadline then
+if deadline and now > deadline then
   return { "late" }
 end
 local newer = newer_than(incarnation_key, incarnation)
@@ -79,8 +92,11 @@ if holder and holder ~= me and not out_of_reach(holder) then
 end
 
 local exists = redis.call("EXISTS", room_key) == 1
-if not exists and not create then
+if not exists and not may_be_born then
   return { "absent" }
+end
+if open_only and redis.call("HGET", room_key, "status") == "closed" then
+  return { "closed" }
 end
 local token = next_token(fence_key, math.max(floor, previous), now)
 if holder == me and renew then
@@ -88,37 +104,55 @@ if holder == me and renew then
 end
 redis.call("SCARD", instance_rooms_key)
 redis.call("ZSCORE", rooms_key, room_id)
+redis.call("XLEN", lane_key)
+redis.call("ZSCORE", due_key, route)
 local watchers = redis.call("SCARD", watchers_key)
-local sizes_now = sizes(settings_key, guests_key, peers_key, presence_key)
-local is_whole = not exists or whole(room_key, sizes_now)
+local waiting = redis.call("XLEN", inbox_key)
+local is_whole = not exists or whole(room_key, sizes(settings_key, guests_key, peers_key, presence_key, cell_key))
 redis.call("HGET", room_key, "cv")
+local birth = nil
+if not exists then
+  local settings = {}
+  for i = 17, 16 + 2 * settings_n do
+    settings[#settings + 1] = ARGV[i]
+  end
+  local change, at = take_changes(ARGV, 17 + 2 * settings_n)
+  local commands = take_commands(ARGV, at)
+  birth = { settings = settings, change = change, commands = commands }
+  look_aside(inbox_key, aside_key, commands)
+end
 
 redis.call("SET", owner_key, me .. " " .. digits(token), "PX", owner_ttl)
 keep_fence(fence_key, token)
 redis.call("SADD", instance_rooms_key, route)
 redis.call("ZADD", rooms_key, 0, room_id)
-if exists then
-  keep({ room_key, settings_key, guests_key, peers_key, presence_key })
-else
-  redis.call("DEL", settings_key, guests_key, peers_key, presence_key)
-  if defaults_n > 0 then
-    local defaults = {}
-    for i = 12, 11 + 2 * defaults_n do
-      defaults[#defaults + 1] = ARGV[i]
-    end
-    redis.call("HSET", settings_key, unpack(defaults))
-  end
-  redis.call("HSET", room_key, "status", "active", "created_at", now, "sv", 1, "cv", 1,
-    "settings_n", defaults_n, "guests_n", 0, "peers_n", 0, "users_n", 0)
-end
-local next_arg = 12 + 2 * defaults_n
-if is_whole and #ARGV >= next_arg + 2 and redis.call("HLEN", peers_key) == 0 then
-  change_peers({ room_key, peers_key, presence_key }, now, {
-    added = { ARGV[next_arg], ARGV[next_arg + 2] },
-    user = ARGV[next_arg + 1],
-    removed = {},
-    gone = {},
+keep({ room_key, settings_key, guests_key, peers_key, presence_key, cell_key, inbox_key })
+if birth then
+  redis.call("DEL", settings_key, guests_key, peers_key, presence_key, cell_key)
+  in_chunks(birth.settings, function(...)
+    redis.call("HSET", settings_key, ...)
+  end)
+  local version = finish_commands(birth.commands, {
+    inbox_key = inbox_key,
+    aside_key = aside_key,
+    lane_key = lane_key,
+    route = route,
+    me = me,
+    token = digits(token),
+    from = 0,
+    now = now,
+    answer_base = answer_base,
+    reply_base = reply_base,
   })
+  local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, birth.change)
+  redis.call("HSET", room_key, "status", first_status, "created_at", now, "sv", 1, "cv", digits(version), "batch", "",
+    "committed_at", now, "settings_n", settings_n, "guests_n", 0, "cell_n", cell_n, "peers_n", peers_n,
+    "users_n", users_n)
+  if first_due ~= "" then
+    redis.call("ZADD", due_key, first_due, route)
+  else
+    redis.call("ZREM", due_key, route)
+  end
 end
-return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, now, watchers,
-  load_room(room_key, settings_key, guests_key, peers_key, presence_key) }
+return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, now, watchers, waiting,
+  load_room(room_key, settings_key, guests_key, peers_key, presence_key, cell_key) }

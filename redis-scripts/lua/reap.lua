@@ -5,28 +5,30 @@ key  2    zset     instances
 key  3    hash     record           of the dead instance
 key  4    set      instance_rooms   of the dead instance
 key  5    set      instance_watches of the dead instance
+key  6    zset     due
 arg  1    text     me               name/incarnation of the leader
 arg  2    u64      token            of the leader
 arg  3    text     dead             name/incarnation
 arg  4    ms       score            the heartbeat that the leader saw unchanged
 arg  5    count    chunk            at most so many rooms, and so many watches
 arg  6    ms       life             of a room that nobody owns
-arg  7    text     bases            of owner, room, settings, guests, peers, presence and watchers keys, separated by line feeds
+arg  7    text     bases            of owner, watchers, room, settings, guests, peers, presence, cell and inbox keys, separated by line feeds
 derives   every key of a room from its base and the route
 returns   {"done", rooms, watches} | {"more", rooms, watches} | {"not_leader", lease} | {"alive", score}
 keeps     I-1, I-18
 ]]
+--%include clock
 --%include instance
 --%include life
 --%include lookup
 local lease_key, instances_key, record_key = KEYS[1], KEYS[2], KEYS[3]
-local instance_rooms_key, instance_watches_key = KEYS[4], KEYS[5]
+local instance_rooms_key, instance_watches_key, due_key = KEYS[4], KEYS[5], KEYS[6]
 local me, token, dead, score, chunk, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local bases = {}
 for base in string.gmatch(ARGV[7], "[^\n]+") do
   bases[#bases + 1] = base
 end
-local owner_base, watchers_base = bases[1], bases[7]
+local owner_base, watchers_base = bases[1], bases[2]
 
 local held = redis.call("GET", lease_key)
 if held ~= me .. " " .. token then
@@ -37,11 +39,12 @@ if seen and tonumber(seen) ~= tonumber(score) then
   return { "alive", seen }
 end
 redis.call("HEXISTS", record_key, "gone")
+redis.call("ZCARD", due_key)
 local routes = redis.call("SRANDMEMBER", instance_rooms_key, chunk)
 local watches = redis.call("SRANDMEMBER", instance_watches_key, chunk)
 
 -- A key of another type is nothing that the dead instance left: it is passed over and stops nothing.
-local rooms = 0
+local rooms, now = 0, now_ms()
 for _, route in ipairs(routes) do
   local owner = redis.pcall("GET", owner_base .. route)
   if owner and not failed(owner) and lease_of(owner) == dead then
@@ -51,10 +54,11 @@ for _, route in ipairs(routes) do
   end
   if not owner then
     local keys = {}
-    for i = 2, 6 do
+    for i = 3, #bases do
       keys[#keys + 1] = bases[i] .. route
     end
     end_after(life, keys)
+    redis.call("ZADD", due_key, "LT", now, route)
   end
 end
 if #routes > 0 then

@@ -4,29 +4,41 @@ key  1    hash     room             record
 key  2    hash     settings
 key  3    string   owner
 key  4    set      watchers
+key  5    string   fence
+key  6    hash     cell
+key  7    stream   lane
 arg  1    text     me               name/incarnation of the caller
-arg  2    text     if_version       refuse unless sv is this; empty: whatever it is
-arg  3    count    max_bytes        of one setting
-arg  4    text     sync_base        what stands before name/incarnation in a router-sync channel
-arg  5    text     fanout_base      what stands before name/incarnation in a fanout channel
-arg  6    text     route            as a JSON string
-arg  7    text     members          of the message: "settings":{…},"by":…
-arg  8..  json     patch            field, patch, …
+arg  2    text     route
+arg  3    text     by               the user who wants it; empty: a back end
+arg  4    text     if_version       refuse unless sv is this; empty: whatever it is
+arg  5    count    max_bytes        of one setting
+arg  6    text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  7    text     fanout_base      what stands before name/incarnation in a fanout channel
+arg  8    json     route_json       the route as a JSON string
+arg  9    text     members          of the message, and in braces the lane's entry: "settings":{…},"by":…
+arg  10.. json     patch            field, patch, …
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes}
-keeps     I-4, I-5
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"}
+keeps     I-4, I-5, I-14
 ]]
 --%include clock
 --%include instance
 --%include fanout
 --%include merge
+--%include ban
+--%include lane
 --%include chunks
 local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local me, if_version, max_bytes, sync_base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local fanout_base, route, members = ARGV[5], ARGV[6], ARGV[7]
+local fence_key, cell_key, lane_key = KEYS[5], KEYS[6], KEYS[7]
+local me, route, by, if_version, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local sync_base, fanout_base, route_json, members = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local held = redis.call("GET", owner_key)
-local owner = held and lease_of(held) or ""
+local owner, token = "", redis.call("GET", fence_key) or "0"
+if held then
+  owner, token = lease_of(held)
+  token = digits(token)
+end
 local record = redis.call("HMGET", room_key, "status", "sv", "settings_n")
 if not record[1] then
   return { "missing", owner }
@@ -37,13 +49,18 @@ end
 if record[1] ~= "active" then
   return { "closed", record[1] }
 end
+local now = now_ms()
+if by ~= "" and banned(cell_key, by, now) then
+  return { "banned" }
+end
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then
   return { "conflict", from }
 end
 local watchers = redis.call("SMEMBERS", watchers_key)
+redis.call("XLEN", lane_key)
 local merged = {}
-for i = 8, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   local value = merge(redis.call("HGET", settings_key, ARGV[i]), ARGV[i + 1])
   if #value > max_bytes then
     return { "too_large", ARGV[i], #value }
@@ -56,7 +73,17 @@ in_chunks(merged, function(...)
   redis.call("HSET", settings_key, ...)
 end)
 redis.call("HSET", room_key, "sv", digits(from + 1), "settings_n", redis.call("HLEN", settings_key))
-local message = '{"room":' .. route .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
+append_to_lane(lane_key, {
+  route = route,
+  kind = "settings",
+  version = "sv",
+  number = from + 1,
+  token = token,
+  owner = owner,
+  at = now,
+  entry = "{" .. members .. "}",
+})
+local message = '{"room":' .. route_json .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
 if owner ~= "" and owner ~= me then
   redis.call("PUBLISH", sync_base .. owner, message)

@@ -8,7 +8,7 @@ arg  3    text     app
 arg  4    text     after            room id to go on from; empty: the first
 arg  5    count    limit
 arg  6    ms       life             of a room that nobody owns
-arg  7    text     bases            of owner, room, settings, guests, peers and presence keys, separated by line feeds
+arg  7    text     bases            of owner, room, settings, guests, peers, presence, cell and inbox keys, separated by line feeds
 derives   every key of a room from its base, the app and the room
 returns   {"ok", next, ended, dropped} | {"not_leader", lease}
 keeps     I-17, I-18
@@ -32,14 +32,16 @@ for _, room in ipairs(page) do
   local route = app .. "\0" .. room
   if redis.call("EXISTS", bases[1] .. route) == 0 then
     local left = redis.call("PTTL", bases[2] .. route)
-    if left == -2 then
-      dropped[#dropped + 1] = room
-    elseif left == -1 then
+    if left < 0 then
       local keys = {}
-      for i = 2, 6 do
+      for i = 2, #bases do
         keys[#keys + 1] = bases[i] .. route
       end
       end_after(life, keys)
+    end
+    if left == -2 then
+      dropped[#dropped + 1] = room
+    elseif left == -1 then
       ended = ended + 1
     end
   end

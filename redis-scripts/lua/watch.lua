@@ -7,7 +7,8 @@ key  4    hash     settings
 key  5    hash     guests
 key  6    hash     peers
 key  7    zset     presence
-key  8    string   owner
+key  8    hash     cell
+key  9    string   owner
 arg  1    text     me               name/incarnation
 arg  2    text     route
 arg  3    text     instance_base    what stands before name/incarnation in a record's key
@@ -19,7 +20,7 @@ keeps     I-5
 --%include instance
 --%include room
 local watchers_key, instance_watches_key, room_key, settings_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local guests_key, peers_key, presence_key, owner_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local guests_key, peers_key, presence_key, cell_key, owner_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local me, route, instance_base = ARGV[1], ARGV[2], ARGV[3]
 
 redis.call("SISMEMBER", watchers_key, me)
@@ -33,8 +34,8 @@ if held then
   owner, token = lease_of(held)
   url = redis.call("HGET", instance_base .. owner, "public_url") or ""
 end
-local is_whole = whole(room_key, sizes(settings_key, guests_key, peers_key, presence_key))
+local is_whole = whole(room_key, sizes(settings_key, guests_key, peers_key, presence_key, cell_key))
 redis.call("SADD", watchers_key, me)
 redis.call("SADD", instance_watches_key, route)
 return { "ok", is_whole and 1 or 0, now_ms(), owner, token, url,
-  load_room(room_key, settings_key, guests_key, peers_key, presence_key) }
+  load_room(room_key, settings_key, guests_key, peers_key, presence_key, cell_key) }

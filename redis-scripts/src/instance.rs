@@ -81,6 +81,8 @@ pub enum OwnedReport {
         sv: SettingsVersion,
         /// Cell version.
         cv: CellVersion,
+        /// Number of entries in its inbox.
+        inbox: usize,
     },
     /// The owner key is gone.
     Unowned,
@@ -168,7 +170,7 @@ impl Scripts {
 
     /// Renews an instance's score and a chunk of its leases. At most 2,000 rooms in a call.
     pub async fn heartbeat(&self, keys: &Keys, with: Heartbeat<'_>) -> Result<Beat, ScriptError> {
-        use KeyKind::{Fence, Guests, Owner, Peers, Presence, Room, Rooms, Settings, Watchers};
+        use KeyKind::{Cell, Fence, Guests, Inbox, Owner, Peers, Presence, Room, Rooms, Settings, Watchers};
         let me = with.me;
         let mut call = Call::keys([
             &keys.instances(),
@@ -182,7 +184,7 @@ impl Scripts {
         .number(ms(with.owner_ttl))
         .number(ms(RECORD_LIFE))
         .number(ms(INCARNATION_LIFE))
-        .bases(keys, [Owner, Fence, Room, Settings, Guests, Peers, Presence, Watchers, Rooms])
+        .bases(keys, [Owner, Fence, Room, Settings, Guests, Peers, Presence, Cell, Watchers, Rooms, Inbox])
         .count(2 * with.fields.len())
         .count(with.owned.len())
         .texts(with.fields.iter().flat_map(|(field, value)| [*field, value.as_str()]));
@@ -203,8 +205,9 @@ fn read_beat(reply: &mut Reply) -> Result<Beat, MalformedReply> {
             let (mut owned, mut watched) = (Vec::new(), Vec::new());
             while !states.is_empty() {
                 let (state, sv, cv) = (states.number()?, states.settings()?, states.cell()?);
+                let inbox = states.count()?;
                 owned.push(match state {
-                    0 => OwnedReport::Held { sv, cv },
+                    0 => OwnedReport::Held { sv, cv, inbox },
                     1 => OwnedReport::Unowned,
                     2 => OwnedReport::Taken,
                     3 => OwnedReport::Damaged,

@@ -9,32 +9,47 @@
 //! | --- | --- | --- |
 //! | `register`, `deregister`, `heartbeat` | every instance, for itself | I-1 |
 //! | `pin`, `release`, `restore` | the owner, or who wants to become it | I-1, I-2 |
-//! | `join`, `leave`, `touch` | the owner, proving its token | I-1, I-3, I-6, I-10 |
-//! | `settings_update`, `guest_update` | any instance | I-4, I-5 |
+//! | `commit`, `touch` | the owner, proving its token | I-1, I-3, I-6, I-10, I-13, I-14 |
+//! | `settings_update`, `guest_update` | any instance | I-4, I-5, I-14 |
+//! | `enqueue` | any instance: commands and callbacks for the owner | I-5, I-13 |
+//! | `inbox_read`, `answer`, `timeline` | any instance | I-13 |
+//! | `sessions_open`, `sessions_close`, `sessions_touch`, `sessions_of`, `notify` | any instance | I-17 |
 //! | `read`, `watch`, `unwatch` | any instance | I-5 |
 //! | `lease_acquire`, `lease_renew`, `lease_release` | whoever wants a lease that is not a room's | I-18 |
 //! | `instances`, `remains` | whoever wants to know who lives, and what one holds | I-18 |
-//! | `reap`, `sweep` | the reaper's leader, proving its token | I-18 |
+//! | `due`, `offer`, `reap`, `sweep` | the reaper's leader, proving its token | I-18 |
 //!
 //! Wrappers are methods of [`Scripts`]: arguments are a struct, the answer is an enum with one variant
 //! for each reply code. What the wrapper cannot make sense of is a [`ScriptError`].
 
+mod commit;
+mod due;
+mod inbox;
 mod instance;
+mod lane;
 mod lease;
-mod peers;
+mod pin;
 mod reap;
 mod reply;
 mod room;
 mod script;
+mod sessions;
 mod state;
+mod touch;
 mod types;
 
+pub use commit::{Acknowledged, CellChanges, Commit, Committed, Committing, Keep, Repeat, ReplyTo};
+pub use due::{Due, DueRooms, Offer, Offered};
+pub use inbox::{Enqueue, Enqueued, InboxEntry, OwnedKeep};
 pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
+pub use lane::{LaneEntry, Timeline};
 pub use lease::{Acquired, Renewed};
-pub use peers::{Changed, Join, Leave, Touch, Touched};
+pub use pin::{Birth, Pin, Pinned};
 pub use reap::{Heartbeats, Reap, Reaped, Remains, Sweep, Swept};
 pub use reply::MalformedReply;
-pub use room::{Pin, Pinned, Read, RecordedPeer, Release, Released, Restore, Restored, RoomState, Standing};
+pub use room::{Read, Release, Released, Restore, Restored, RoomState, Standing};
 pub use script::{SCRIPTS, Script, ScriptError, Scripts};
+pub use sessions::{Notify, SESSIONS_LIFE, Session, SessionOpen};
 pub use state::{GuestUpdate, SettingsUpdate, Updated};
+pub use touch::{Touch, Touched};
 pub use types::{CellVersion, FenceToken, RedisMillis, SettingsVersion};

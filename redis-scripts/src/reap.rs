@@ -143,13 +143,14 @@ impl Scripts {
 
     /// Clears a chunk of what a dead instance left behind.
     pub async fn reap(&self, keys: &Keys, with: Reap<'_>) -> Result<Reaped, ScriptError> {
-        use KeyKind::{Guests, Owner, Peers, Presence, Room, Settings, Watchers};
+        use KeyKind::{Cell, Guests, Inbox, Owner, Peers, Presence, Room, Settings, Watchers};
         let call = Call::keys([
             &keys.lease(with.lease),
             &keys.instances(),
             &keys.instance(with.dead),
             &keys.instance_rooms(with.dead),
             &keys.instance_watches(with.dead),
+            &keys.due(),
         ])
         .text(with.me.as_str())
         .number(with.token.as_u64())
@@ -157,7 +158,7 @@ impl Scripts {
         .number(with.score.as_u64())
         .count(with.chunk)
         .number(ms(with.life))
-        .bases(keys, [Owner, Room, Settings, Guests, Peers, Presence, Watchers]);
+        .bases(keys, [Owner, Watchers, Room, Settings, Guests, Peers, Presence, Cell, Inbox]);
         self.read(&REAP, call, |code, reply| match code {
             "done" => Ok(Reaped::Done { rooms: reply.count()?, watches: reply.count()? }),
             "more" => Ok(Reaped::More { rooms: reply.count()?, watches: reply.count()? }),
@@ -170,14 +171,14 @@ impl Scripts {
 
     /// Walks one page of an app's index.
     pub async fn sweep(&self, keys: &Keys, with: Sweep<'_>) -> Result<Swept, ScriptError> {
-        use KeyKind::{Guests, Owner, Peers, Presence, Room, Settings};
+        use KeyKind::{Cell, Guests, Inbox, Owner, Peers, Presence, Room, Settings};
         let call = Call::keys([&keys.lease(with.lease), &keys.rooms(with.app)])
             .text(with.me.as_str())
             .number(with.token.as_u64())
             .texts([with.app, with.after])
             .count(with.limit)
             .number(ms(with.life))
-            .bases(keys, [Owner, Room, Settings, Guests, Peers, Presence]);
+            .bases(keys, [Owner, Room, Settings, Guests, Peers, Presence, Cell, Inbox]);
         self.read(&SWEEP, call, |code, reply| match code {
             "ok" => Ok(Swept::Ok { next: reply.text()?, ended: reply.count()?, dropped: reply.count()? }),
             "not_leader" => Ok(Swept::NotLeader { held: reply.text()? }),

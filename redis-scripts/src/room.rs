@@ -1,17 +1,18 @@
-//! `pin`, `release`, `read`, `watch`, `unwatch`, `restore`.
+//! `release`, `read`, `watch`, `unwatch`, `restore`.
 
 use key_prefix::{Incarnation, Instance, KeyKind, Keys, RoomKey, RoomKeys};
 use std::time::Duration;
 
+use crate::commit::CellChanges;
 use crate::instance::ms;
 use crate::reply::{MalformedReply, Reply};
-use crate::script::{Call, PIN, READ, RELEASE, RESTORE, Script, ScriptError, Scripts, UNWATCH, WATCH};
+use crate::script::{Call, READ, RELEASE, RESTORE, Script, ScriptError, Scripts, UNWATCH, WATCH};
 use crate::{CellVersion, FenceToken, RedisMillis, SettingsVersion};
 
 /// A room as Redis holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoomState {
-    /// `active`; other values come with the room cell.
+    /// `creating`, `active`, `closing` or `closed`.
     pub status: String,
     /// When it was made.
     pub created_at: RedisMillis,
@@ -19,6 +20,10 @@ pub struct RoomState {
     pub sv: SettingsVersion,
     /// Cell version.
     pub cv: CellVersion,
+    /// Name of the last commit; empty: none yet.
+    pub batch: String,
+    /// When that was; 0: never.
+    pub committed_at: RedisMillis,
     /// Settings by name, as JSON.
     pub settings: Vec<(String, String)>,
     /// Guest states by user, as JSON.
@@ -27,10 +32,12 @@ pub struct RoomState {
     pub peers: Vec<(String, String)>,
     /// Users present, with the time they were last seen.
     pub presence: Vec<(String, RedisMillis)>,
+    /// Fields of the cell, as JSON.
+    pub cell: Vec<(String, String)>,
 }
 
 impl RoomState {
-    fn read(reply: &mut Reply) -> Result<Self, MalformedReply> {
+    pub(crate) fn read(reply: &mut Reply) -> Result<Self, MalformedReply> {
         let mut nested = reply.nested()?;
         let mut state = Self::default();
         for (field, value) in nested.nested()?.pairs()? {
@@ -40,6 +47,8 @@ impl RoomState {
                 "created_at" => state.created_at = RedisMillis::new(number),
                 "sv" => state.sv = SettingsVersion::new(number),
                 "cv" => state.cv = CellVersion::new(number),
+                "batch" => state.batch = value,
+                "committed_at" => state.committed_at = RedisMillis::new(number),
                 _ => {}
             }
         }
@@ -49,81 +58,9 @@ impl RoomState {
         let presence = nested.nested()?.pairs()?.into_iter();
         state.presence =
             presence.map(|(user, at)| (user, RedisMillis::new(at.parse().unwrap_or_default()))).collect();
+        state.cell = nested.nested()?.pairs()?;
         Ok(state)
     }
-}
-
-/// A peer as a script writes it.
-#[derive(Debug, Clone, Copy)]
-pub struct RecordedPeer<'a> {
-    /// Its id.
-    pub peer: &'a str,
-    /// Whose it is.
-    pub user: &'a str,
-    /// All of it, as JSON.
-    pub json: &'a str,
-}
-
-/// What `pin` is told.
-#[derive(Debug)]
-pub struct Pin<'a> {
-    /// The caller.
-    pub me: &'a Instance,
-    /// The room.
-    pub room: &'a RoomKey,
-    /// Time to live of the owner key.
-    pub owner_ttl: Duration,
-    /// The token will be larger than this: what is known of the room from elsewhere.
-    pub floor: FenceToken,
-    /// Keep the token if the lease is mine already.
-    pub renew: bool,
-    /// Settings to make the room with if it is not there; `None`: do not make it.
-    pub create: Option<&'a [(&'a str, String)]>,
-    /// Not after this by Redis's clock: whoever asks does not wait for longer. A call that a stalled Redis
-    /// finds in its sockets when it goes on would else win a room for nobody.
-    pub deadline: Option<RedisMillis>,
-    /// The first joiner, seated in the same step if the room has no peers.
-    pub peer: Option<RecordedPeer<'a>>,
-}
-
-/// What `pin` answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pinned {
-    /// The lease is the caller's.
-    Owned {
-        /// Its token.
-        token: FenceToken,
-        /// The token of the lease before; 0 if there was none.
-        previous: FenceToken,
-        /// Whether the room was made by this call.
-        made: bool,
-        /// Whether the room's keys are as its record says; if not, something was lost.
-        whole: bool,
-        /// Redis's time.
-        now: RedisMillis,
-        /// Number of watching instances.
-        watchers: usize,
-        /// The room.
-        state: Box<RoomState>,
-    },
-    /// A living instance owns it.
-    Other {
-        /// `name/incarnation`.
-        owner: String,
-        /// Its token.
-        token: FenceToken,
-        /// Its public URL; empty if its record is missing just now.
-        url: String,
-    },
-    /// The room is not there and was not to be made.
-    Absent,
-    /// The deadline is over; nothing was done.
-    Late,
-    /// A newer incarnation of the caller's name lives.
-    Superseded {
-        /// Its incarnation.
-        by: Incarnation,
-    },
 }
 
 /// What `release` is told.
@@ -139,7 +76,7 @@ pub struct Release<'a> {
     pub token: FenceToken,
     /// How long a room that nobody owns is kept.
     pub life: Duration,
-    /// Refuse while it has peers.
+    /// Refuse while it has people, or entries in its inbox.
     pub only_empty: bool,
 }
 
@@ -153,10 +90,12 @@ pub enum Released {
         /// What the owner key holds.
         held: String,
     },
-    /// The room has peers.
+    /// The room has people, or work waits for its owner.
     Busy {
-        /// How many.
+        /// How many peers.
         peer_count: usize,
+        /// How many entries in its inbox.
+        inbox: usize,
     },
 }
 
@@ -209,8 +148,12 @@ pub struct Restore<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     /// Guest states by user, as JSON.
     pub guests: &'a [(&'a str, &'a str)],
-    /// Peers.
-    pub peers: &'a [RecordedPeer<'a>],
+    /// The cell, its peers and who is present, in whole; without a status it is active.
+    pub changes: &'a CellChanges<'a>,
+    /// Name of the last commit that is in it.
+    pub batch: &'a str,
+    /// When something falls due next; `None`: nothing does.
+    pub due: Option<RedisMillis>,
 }
 
 /// What `restore` answers.
@@ -236,58 +179,6 @@ pub enum Restored {
 }
 
 impl Scripts {
-    /// Takes a room's lease and loads the room.
-    pub async fn pin(&self, keys: &Keys, with: Pin<'_>) -> Result<Pinned, ScriptError> {
-        let (me, room) = (with.me, keys.room(with.room));
-        let defaults = with.create.unwrap_or_default();
-        let mut call = Call::keys([
-            &keys.incarnation_of(me),
-            &keys.instances(),
-            &keys.instance_rooms(me),
-            &room.owner,
-            &room.fence,
-            &room.room,
-            &room.settings,
-            &room.guests,
-            &room.peers,
-            &room.presence,
-            &room.watchers,
-            &room.rooms,
-        ])
-        .text(me.as_str())
-        .number(me.incarnation().as_u64())
-        .number(ms(with.owner_ttl))
-        .number(with.floor.as_u64())
-        .flag(with.renew)
-        .flag(with.create.is_some())
-        .text(with.room.room())
-        .text(with.room.route())
-        .bytes(keys.base(KeyKind::Instance).bytes())
-        .number(with.deadline.map_or(0, RedisMillis::as_u64))
-        .count(defaults.len())
-        .texts(defaults.iter().flat_map(|(field, json)| [*field, json.as_str()]));
-        if let Some(peer) = with.peer {
-            call = call.texts([peer.peer, peer.user, peer.json]);
-        }
-        self.read(&PIN, call, |code, reply| match code {
-            "owned" => Ok(Pinned::Owned {
-                token: reply.token()?,
-                previous: reply.token()?,
-                made: reply.flag()?,
-                whole: reply.flag()?,
-                now: reply.millis()?,
-                watchers: reply.count()?,
-                state: Box::new(RoomState::read(reply)?),
-            }),
-            "other" => Ok(Pinned::Other { owner: reply.text()?, token: reply.token()?, url: reply.text()? }),
-            "absent" => Ok(Pinned::Absent),
-            "late" => Ok(Pinned::Late),
-            "superseded" => Ok(Pinned::Superseded { by: superseded(reply)? }),
-            code => MalformedReply::code(code),
-        })
-        .await
-    }
-
     /// Gives up a room's lease.
     pub async fn release(&self, keys: &Keys, with: Release<'_>) -> Result<Released, ScriptError> {
         let room = with.keys;
@@ -299,6 +190,9 @@ impl Scripts {
             &room.guests,
             &room.peers,
             &room.presence,
+            &room.cell,
+            &room.inbox,
+            &keys.due(),
         ])
         .text(with.me.as_str())
         .number(with.token.as_u64())
@@ -308,7 +202,7 @@ impl Scripts {
         self.read(&RELEASE, call, |code, reply| match code {
             "ok" => Ok(Released::Ok),
             "lost" => Ok(Released::Lost { held: reply.text()? }),
-            "busy" => Ok(Released::Busy { peer_count: reply.count()? }),
+            "busy" => Ok(Released::Busy { peer_count: reply.count()?, inbox: reply.count()? }),
             code => MalformedReply::code(code),
         })
         .await
@@ -317,9 +211,16 @@ impl Scripts {
     /// Reads a room as one consistent whole.
     pub async fn read_room(&self, keys: &Keys, room: &RoomKey) -> Result<Read, ScriptError> {
         let room = keys.room(room);
-        let call =
-            Call::keys([&room.room, &room.settings, &room.guests, &room.peers, &room.presence, &room.owner])
-                .bytes(keys.base(KeyKind::Instance).bytes());
+        let call = Call::keys([
+            &room.room,
+            &room.settings,
+            &room.guests,
+            &room.peers,
+            &room.presence,
+            &room.cell,
+            &room.owner,
+        ])
+        .bytes(keys.base(KeyKind::Instance).bytes());
         self.read(&READ, call, read_standing).await
     }
 
@@ -334,6 +235,7 @@ impl Scripts {
             &names.guests,
             &names.peers,
             &names.presence,
+            &names.cell,
             &names.owner,
         ])
         .texts([me.as_str(), room.route()])
@@ -364,6 +266,8 @@ impl Scripts {
             &room.peers,
             &room.presence,
             &room.rooms,
+            &room.cell,
+            &keys.due(),
         ])
         .text(me.as_str())
         .number(me.incarnation().as_u64())
@@ -372,13 +276,14 @@ impl Scripts {
         .number(with.sv.as_u64())
         .number(with.cv.as_u64())
         .number(with.created_at.as_u64())
-        .text(with.room.room())
+        .texts([with.room.room(), with.room.route()])
+        .texts([with.changes.status.unwrap_or("active"), with.batch])
+        .moment(with.due)
         .count(with.settings.len())
         .count(with.guests.len())
-        .count(with.peers.len())
         .texts(with.settings.iter().flat_map(|(field, json)| [*field, *json]))
         .texts(with.guests.iter().flat_map(|(user, json)| [*user, *json]))
-        .texts(with.peers.iter().flat_map(|peer| [peer.peer, peer.user, peer.json]));
+        .changes(with.changes);
         self.read(&RESTORE, call, |code, reply| match code {
             "ok" => Ok(Restored::Ok { now: reply.millis()? }),
             "changed" => Ok(Restored::Changed),

@@ -1,6 +1,6 @@
 //! `settings_update`, `guest_update`: the multi-writer part of a room.
 
-use key_prefix::{ChannelKind, Instance, Keys, RoomKeys};
+use key_prefix::{ChannelKind, Instance, Keys, RoomKey, RoomKeys};
 
 use crate::SettingsVersion;
 use crate::reply::{MalformedReply, Reply};
@@ -11,8 +11,12 @@ use crate::script::{Call, GUEST_UPDATE, SETTINGS_UPDATE, ScriptError, Scripts};
 pub struct SettingsUpdate<'a> {
     /// The caller, who need not own the room.
     pub me: &'a Instance,
-    /// The room's keys.
+    /// The room.
+    pub room: &'a RoomKey,
+    /// Its keys.
     pub keys: &'a RoomKeys,
+    /// The user who wants it, whom the cell may ban; `None`: a back end.
+    pub by: Option<&'a str>,
     /// Refuse unless `sv` is this.
     pub if_version: Option<SettingsVersion>,
     /// Bytes allowed in one setting.
@@ -21,7 +25,7 @@ pub struct SettingsUpdate<'a> {
     pub patch: &'a [(&'a str, String)],
     /// The route as a JSON string.
     pub route_json: &'a str,
-    /// `"settings":{…},"by":…`
+    /// `"settings":{…},"by":…`: of the message, and in braces the lane's entry.
     pub message: &'a str,
 }
 
@@ -30,8 +34,12 @@ pub struct SettingsUpdate<'a> {
 pub struct GuestUpdate<'a> {
     /// The caller, who need not own the room.
     pub me: &'a Instance,
-    /// The room's keys.
+    /// The room.
+    pub room: &'a RoomKey,
+    /// Its keys.
     pub keys: &'a RoomKeys,
+    /// The user who wants it, whom the cell may ban; `None`: a back end.
+    pub by: Option<&'a str>,
     /// Refuse unless `sv` is this.
     pub if_version: Option<SettingsVersion>,
     /// Bytes allowed in one user's state.
@@ -46,7 +54,7 @@ pub struct GuestUpdate<'a> {
     pub patch: &'a str,
     /// The route as a JSON string.
     pub route_json: &'a str,
-    /// `"guests":{…},"by":…`
+    /// `"guests":{…},"by":…`: of the message, and in braces the lane's entry.
     pub message: &'a str,
 }
 
@@ -94,6 +102,8 @@ pub enum Updated {
     },
     /// The user is not in the room.
     NotPresent,
+    /// The user who wants it is banned.
+    Banned,
 }
 
 fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply> {
@@ -106,6 +116,7 @@ fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply
         "too_large" => Ok(Updated::TooLarge { field: reply.text()?, bytes: reply.count()? }),
         "too_many" => Ok(Updated::TooMany { guests: reply.count()? }),
         "not_present" => Ok(Updated::NotPresent),
+        "banned" => Ok(Updated::Banned),
         code => MalformedReply::code(code),
     }
 }
@@ -122,31 +133,48 @@ impl Scripts {
         with: SettingsUpdate<'_>,
     ) -> Result<Updated, ScriptError> {
         let room = with.keys;
-        let call = Call::keys([&room.room, &room.settings, &room.owner, &room.watchers])
-            .text(with.me.as_str())
-            .text(&if_version(with.if_version))
-            .count(with.max_bytes)
-            .bytes(keys.channel_base(ChannelKind::Sync).bytes())
-            .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
-            .texts([with.route_json, with.message])
-            .texts(with.patch.iter().flat_map(|(field, json)| [*field, json.as_str()]));
+        let call = Call::keys([
+            &room.room,
+            &room.settings,
+            &room.owner,
+            &room.watchers,
+            &room.fence,
+            &room.cell,
+            &room.lane,
+        ])
+        .texts([with.me.as_str(), with.room.route(), with.by.unwrap_or_default()])
+        .text(&if_version(with.if_version))
+        .count(with.max_bytes)
+        .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+        .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
+        .texts([with.route_json, with.message])
+        .texts(with.patch.iter().flat_map(|(field, json)| [*field, json.as_str()]));
         self.read(&SETTINGS_UPDATE, call, read_updated).await
     }
 
     /// Merges a patch into one user's guest state.
     pub async fn guest_update(&self, keys: &Keys, with: GuestUpdate<'_>) -> Result<Updated, ScriptError> {
         let room = with.keys;
-        let call = Call::keys([&room.room, &room.guests, &room.presence, &room.owner, &room.watchers])
-            .text(with.me.as_str())
-            .text(&if_version(with.if_version))
-            .count(with.max_bytes)
-            .count(with.max_guests)
-            .text(with.user)
-            .flag(with.present)
-            .text(with.patch)
-            .bytes(keys.channel_base(ChannelKind::Sync).bytes())
-            .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
-            .texts([with.route_json, with.message]);
+        let call = Call::keys([
+            &room.room,
+            &room.guests,
+            &room.presence,
+            &room.owner,
+            &room.watchers,
+            &room.fence,
+            &room.cell,
+            &room.lane,
+        ])
+        .texts([with.me.as_str(), with.room.route(), with.by.unwrap_or_default()])
+        .text(&if_version(with.if_version))
+        .count(with.max_bytes)
+        .count(with.max_guests)
+        .text(with.user)
+        .flag(with.present)
+        .text(with.patch)
+        .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+        .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
+        .texts([with.route_json, with.message]);
         self.read(&GUEST_UPDATE, call, read_updated).await
     }
 }

@@ -48,6 +48,18 @@ pub fn defaults() -> &'static [(&'static str, String)] {
 pub struct SettingsPatch(Map<String, Value>);
 
 impl SettingsPatch {
+    /// The settings of a room that is made with it, as JSON by name.
+    pub fn over_defaults(&self) -> Vec<(&'static str, String)> {
+        let made = |name: &'static str| {
+            let mut value = default_of(name);
+            if let Some(change) = self.0.get(name) {
+                super::patch::apply(&mut value, change);
+            }
+            (name, value.to_string())
+        };
+        NAMES.iter().copied().map(made).collect()
+    }
+
     /// Checks a raw patch. `max_depth` bounds nesting.
     pub fn validate(raw: Map<String, Value>, max_depth: usize) -> Result<Self, ApiError> {
         if raw.is_empty() {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use key_prefix::AppCode;
+pub use room_cell::Devices;
+use room_cell::Rules;
 
 use super::error::{Fault, Place};
 use super::keys;
@@ -19,16 +21,10 @@ pub const DEV_APP: &str = "demo";
 /// Most keys an app may list.
 const MAX_KEYS: usize = 16;
 
-/// What happens when a user comes with a second device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Devices {
-    /// The new one replaces the old one.
-    Replace,
-    /// The new one is refused.
-    Reject,
-    /// Both stay.
-    Allow,
-}
+/// Creating and closing a room may take so long.
+const TRANSITION_MS: u64 = 15_000;
+/// A media server's clock may be off by so much.
+const CLOCK_TOLERANCE_MS: u64 = 1_000;
 
 /// One `[[app]]`.
 #[derive(Debug, Clone)]
@@ -49,6 +45,8 @@ pub struct App {
     pub grace: Duration,
     /// How long a seat waits for its audio.
     pub publish_deadline: Duration,
+    /// How long a call rings.
+    pub ring: Duration,
     /// Second devices.
     pub devices: Devices,
     /// Name of the media server, one of [`Config::media`](super::Config::media); `None` is none.
@@ -59,6 +57,27 @@ pub struct App {
     pub presence_window: Duration,
     /// How often presence is renewed for a client.
     pub heartbeat: Duration,
+}
+
+impl App {
+    /// What its rooms' cells are decided by.
+    pub fn rules(&self) -> Rules {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Rules {
+            devices: self.devices,
+            publish_deadline_ms: ms(self.publish_deadline),
+            ring_ms: ms(self.ring),
+            transition_ms: TRANSITION_MS,
+            clock_tolerance_ms: CLOCK_TOLERANCE_MS,
+            external_media: false,
+            live_list: self.media.is_some(),
+        }
+    }
+
+    /// People who are not seen for so long have no living owner who sees them.
+    pub fn people_horizon(&self) -> Duration {
+        3 * self.heartbeat
+    }
 }
 
 /// Kinds of media servers this version serves.
@@ -149,6 +168,7 @@ fn defaults(code: AppCode, media: &[Media]) -> App {
         capacity: None,
         grace: Duration::from_secs(30),
         publish_deadline: Duration::from_secs(15),
+        ring: Duration::from_secs(45),
         devices: Devices::Replace,
         media: match media {
             [only] => Some(only.name.clone()),
@@ -195,6 +215,7 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
         publish_deadline: section
             .millis("publish_deadline_ms", 100..=600_000)
             .unwrap_or(assumed.publish_deadline),
+        ring: section.millis("ring_ms", 1_000..=600_000).unwrap_or(assumed.ring),
         devices: section.word("devices", &devices).unwrap_or(assumed.devices),
         media: named.map(|name| name.value).or(assumed.media),
         idle: section.millis("idle_ms", 0..=86_400_000).unwrap_or(assumed.idle),

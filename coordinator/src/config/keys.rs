@@ -166,6 +166,7 @@ pub(super) const APP: &[Key] = &[
     key("capacity", Default("0"), "Most people in a room, up to 1000000; 0 is no bound."),
     key("grace_ms", Default("30000"), "How long a lost connection keeps presence and seat, 0 to 3600000 ms."),
     key("publish_deadline_ms", Default("15000"), "How long a seat waits for its audio, 100 to 600000 ms."),
+    key("ring_ms", Default("45000"), "How long a call rings, 1000 to 600000 ms."),
     key(
         "devices",
         Default("\"replace\""),

@@ -3,6 +3,7 @@
 use fred::interfaces::PubsubInterface as _;
 use key_prefix::{ChannelKind, RoomKey};
 use redis_scripts::{Beat, Heartbeat, HeldRoom, OwnedReport, ScriptError, Touch};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -17,6 +18,8 @@ use crate::room::work::{Present, RoomHandle, Work};
 const CHUNK: usize = 500;
 /// Rooms of one beat whose sizes are compared; the rest has its turn at the next ones.
 const CHECKED: usize = 1_000;
+/// An actor that has not come round for so many lives of an owner key hangs: its lease is not renewed.
+const HUNG_TTLS: u32 = 2;
 /// Users in one `touch` call.
 const TOUCHED: usize = 2_000;
 
@@ -33,6 +36,7 @@ pub async fn run(node: Arc<Node>) {
     let mut every = tokio::time::interval(lease.heartbeat);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut turn = 0;
+    let mut pulses = Pulses::default();
     loop {
         tokio::select! {
             () = node.ending.cancelled() => return,
@@ -40,7 +44,7 @@ pub async fn run(node: Arc<Node>) {
             _ = every.tick() => {}
         }
         loop {
-            match beat(&node, turn).await {
+            match beat(&node, turn, &mut pulses).await {
                 Ok(()) => {
                     node.metrics.heartbeats.with_label_values(&["ok"]).inc();
                     break;
@@ -62,11 +66,31 @@ pub async fn run(node: Arc<Node>) {
     }
 }
 
-async fn beat(node: &Arc<Node>, turn: usize) -> Result<(), ScriptError> {
-    let rooms: Vec<(HeldRoom, Held)> = held_rooms(node, turn);
+/// When each actor was last seen to come round.
+#[derive(Debug, Default)]
+struct Pulses(HashMap<u64, (u64, Moment)>);
+
+impl Pulses {
+    /// Whether an actor lives, its turns being counted to `turns` now. One that stands still for `patience` does not.
+    fn lives(&mut self, actor: u64, turns: u64, now: Moment, patience: Duration) -> bool {
+        let seen = self.0.entry(actor).or_insert((turns, now));
+        if seen.0 != turns {
+            *seen = (turns, now);
+        }
+        now.since(seen.1) < patience
+    }
+
+    fn forget_others(&mut self, actors: &HashSet<u64>) {
+        self.0.retain(|actor, _| actors.contains(actor));
+    }
+}
+
+async fn beat(node: &Arc<Node>, turn: usize, pulses: &mut Pulses) -> Result<(), ScriptError> {
+    let rooms: Vec<(HeldRoom, Held)> = held_rooms(node, turn, pulses);
     let watched = node.watches.rooms();
     let mut fields = register::record(&node.config, &node.public_url);
     fields.push(("address", node.address.clone()));
+    fields.push(("draining", u8::from(node.is_draining()).to_string()));
     let mut owned_chunks = rooms.chunks(CHUNK);
     let mut watched_chunks = watched.chunks(CHUNK);
     let mut is_first = true;
@@ -105,18 +129,29 @@ async fn beat(node: &Arc<Node>, turn: usize) -> Result<(), ScriptError> {
     Ok(())
 }
 
-fn held_rooms(node: &Node, turn: usize) -> Vec<(HeldRoom, Held)> {
+fn held_rooms(node: &Node, turn: usize, pulses: &mut Pulses) -> Vec<(HeldRoom, Held)> {
+    let (now, patience) = (Moment::now(), HUNG_TTLS * node.store.owner_ttl);
+    let mut actors = HashSet::new();
     let mut rooms: Vec<(HeldRoom, Held)> = node
         .rooms
         .all()
         .into_iter()
         .filter_map(|(room, handle)| {
             let (token, term) = handle.standing().held()?;
+            actors.insert(handle.id());
+            // An idle actor comes round because it is asked to; a full mailbox needs no asking.
+            _ = handle.tell(Work::Pulse);
+            if !pulses.lives(handle.id(), handle.standing().turns(), now, patience) {
+                node.metrics.hung_rooms.inc();
+                tracing::error!(%room, "the room's actor hangs; its lease is not renewed");
+                return None;
+            }
             let known = handle.standing().versions();
             let held = Held { room: room.clone(), handle, term, known };
             Some((HeldRoom { room, token, check: false }, held))
         })
         .collect();
+    pulses.forget_others(&actors);
     let turns = rooms.len().div_ceil(CHECKED).max(1);
     for (n, (room, _)) in rooms.iter_mut().enumerate() {
         room.check = n % turns == turn % turns;
@@ -126,8 +161,11 @@ fn held_rooms(node: &Node, turn: usize) -> Vec<(HeldRoom, Held)> {
 
 fn report_to(held: &Held, report: OwnedReport, sent: Moment) {
     let work = match report {
-        OwnedReport::Held { sv, cv } => {
+        OwnedReport::Held { sv, cv, inbox } => {
             held.term.renewed(sent);
+            if inbox > 0 && held.handle.tell(Work::Inbox).is_err() {
+                tracing::debug!(room = %held.room, "the room is too busy for its inbox");
+            }
             let stands = (sv.as_u64(), cv.as_u64());
             let now = held.handle.standing().versions();
             // Ahead of what memory has now: something was missed. Behind what it had before: data was lost.
@@ -183,11 +221,12 @@ pub async fn touch(node: Arc<Node>) {
 
 async fn send_touch(node: &Node, chunk: &[Present]) {
     let store = &node.store;
+    let horizon = node.config.apps.iter().map(|app| app.people_horizon()).max().unwrap_or_default();
     for present in chunk {
         for part in present.users.chunks(TOUCHED) {
             let users: Vec<&str> = part.iter().map(|user| &**user).collect();
             let touch = [Touch { room: &present.room, token: present.token, users: &users }];
-            if part.len() == TOUCHED && store.scripts.touch(&store.keys, &store.me, &touch).await.is_err() {
+            if part.len() == TOUCHED && store.scripts.touch(&store.keys, &store.me, horizon, &touch).await.is_err() {
                 return;
             }
         }
@@ -207,7 +246,25 @@ async fn send_touch(node: &Node, chunk: &[Present]) {
     if touches.is_empty() {
         return;
     }
-    if let Err(error) = store.timed("touch", store.scripts.touch(&store.keys, &store.me, &touches)).await {
+    if let Err(error) = store.timed("touch", store.scripts.touch(&store.keys, &store.me, horizon, &touches)).await {
         tracing::debug!(error = &error as &dyn std::error::Error, "touch");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_that_stands_still_is_not_renewed() {
+        let at = |ms| Moment::from_parts(ms, ms);
+        let patience = Duration::from_secs(30);
+        let mut pulses = Pulses::default();
+        assert!(pulses.lives(1, 5, at(0), patience));
+        assert!(pulses.lives(1, 5, at(29_000), patience));
+        assert!(!pulses.lives(1, 5, at(30_000), patience), "hung");
+        assert!(pulses.lives(1, 6, at(31_000), patience), "it came round after all");
+        pulses.forget_others(&HashSet::from([2]));
+        assert!(pulses.0.is_empty());
     }
 }

@@ -24,6 +24,8 @@ use crate::config::{App, Config};
 use crate::limits::TokenBucket;
 use crate::metrics::Metrics;
 use crate::room::registry::Rooms;
+use crate::room::replies::Replies;
+use crate::socket::sessions::Sessions;
 use crate::socket::watch::Watches;
 
 /// What a room needs to talk to Redis.
@@ -41,7 +43,8 @@ pub struct Store {
     pub self_fence: Duration,
     /// How long a room that nobody owns is kept.
     pub room_life: Duration,
-    metrics: Metrics,
+    /// Every metric.
+    pub metrics: Metrics,
 }
 
 impl Store {
@@ -68,8 +71,12 @@ pub struct Node {
     pub metrics: Metrics,
     /// Rooms in memory.
     pub rooms: Rooms,
+    /// Commands in other instances' inboxes that wait for their answers.
+    pub replies: Replies,
     /// Rooms watched from here.
     pub watches: Watches,
+    /// Who is connected here.
+    pub sessions: Sessions,
     /// The embedded media server, where an app uses it.
     pub media: Option<EmbeddedSfu>,
     /// Verifies tokens.
@@ -90,6 +97,9 @@ pub struct Node {
     pub fatal: watch::Sender<Option<Fatal>>,
     draining: AtomicBool,
     store_lost_at: AtomicU64,
+    /// When Redis last answered the heartbeat, and how long its last outage was.
+    store_heard_at: AtomicU64,
+    outage_ms: AtomicU64,
     settled_at: AtomicU64,
     /// Counts outages of Redis, for whoever measures time by what Redis shows.
     pub disturbances: watch::Sender<u64>,
@@ -151,7 +161,9 @@ impl Node {
             apps: config.apps.iter().map(|app| (app.code.to_string(), Arc::new(app.clone()))).collect(),
             admission: TokenBucket::new(config.limits.joins_per_second, config.limits.joins_burst),
             rooms: Rooms::default(),
+            replies: Replies::default(),
             watches: Watches::default(),
+            sessions: Sessions::new(metrics.skipped.clone()),
             redis_clock: RedisClock::default(),
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),
@@ -160,6 +172,8 @@ impl Node {
             fatal: watch::Sender::new(None),
             draining: AtomicBool::new(false),
             store_lost_at: AtomicU64::new(0),
+            store_heard_at: AtomicU64::new(Moment::now().parts().0),
+            outage_ms: AtomicU64::new(0),
             settled_at: AtomicU64::new(0),
             disturbances: watch::Sender::new(0),
             config,
@@ -189,10 +203,17 @@ impl Node {
 
     /// Notes whether Redis answered the heartbeat.
     pub(crate) fn store_answered(&self, up: bool) {
-        let was = self.store_up.send_replace(up);
+        let was = *self.store_up.borrow();
+        let now = Moment::now().parts().0;
+        if up {
+            let heard_at = self.store_heard_at.swap(now, Ordering::Relaxed);
+            if !was {
+                self.outage_ms.store(now.saturating_sub(heard_at), Ordering::Relaxed);
+            }
+        }
+        self.store_up.send_if_modified(|is_up| std::mem::replace(is_up, up) != up);
         if up && !was {
             self.disturbances.send_modify(|count| *count += 1);
-            let now = Moment::now().parts().0;
             let lost_for = now.saturating_sub(self.store_lost_at.load(Ordering::Relaxed));
             let heartbeat = u64::try_from(self.config.lease.heartbeat.as_millis()).unwrap_or(u64::MAX);
             if lost_for >= heartbeat {
@@ -200,9 +221,14 @@ impl Node {
             }
             tracing::info!("Redis answers again");
         } else if !up && was {
-            self.store_lost_at.store(Moment::now().parts().0, Ordering::Relaxed);
+            self.store_lost_at.store(now, Ordering::Relaxed);
             tracing::warn!("Redis does not answer");
         }
+    }
+
+    /// How long Redis's last outage was, from the last heartbeat before it, in milliseconds.
+    pub(crate) fn outage_ms(&self) -> u64 {
+        self.outage_ms.load(Ordering::Relaxed)
     }
 
     /// What is left of the heartbeat that follows an outage of Redis that was long enough to lose leases. No

@@ -17,6 +17,7 @@ pub async fn run(node: Arc<Node>) {
         apps: node.config.apps.iter().map(|app| app.code.clone()).collect(),
         timing: reaper::Timing {
             interval: lease.heartbeat,
+            owner_ttl: lease.owner_ttl(),
             failover_wait: lease.failover_wait,
             room_life: node.store.room_life,
         },
@@ -47,6 +48,7 @@ fn note(node: &Node, event: &reaper::Event) {
             count("ended_rooms", *ended);
             count("dropped_rooms", *dropped);
         }
+        reaper::Event::Offered { rooms } => count("offered_rooms", *rooms),
         reaper::Event::Unavailable => count("unavailable", 1),
         reaper::Event::Failed => count("failed", 1),
         reaper::Event::Disturbed { .. } => count("disturbed", 1),

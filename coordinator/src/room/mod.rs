@@ -15,13 +15,19 @@
 //! ```
 
 pub mod actor;
+pub mod answer;
+pub mod batch;
+pub mod delta;
+pub mod gateway;
 pub mod lease;
-pub mod members;
+pub mod links;
 pub mod names;
 pub mod owned;
 pub mod peer;
 pub mod presence;
 pub mod projection;
+pub mod recent;
 pub mod registry;
+pub mod replies;
 pub mod snapshot;
 pub mod work;

@@ -31,3 +31,8 @@ impl RoomNames {
 pub fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
+
+/// Digest of a secret that is kept in its place.
+pub fn digest(secret: &str) -> std::sync::Arc<str> {
+    blake3::hash(secret.as_bytes()).to_hex().as_str()[..32].into()
+}

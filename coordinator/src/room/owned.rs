@@ -1,21 +1,21 @@
 //! The room as its owner has it: the only type that mutates memory, and only to what Redis acknowledged.
 
 use redis_scripts::{
-    Changed, FenceToken, GuestUpdate, Join, Leave, Pinned, RecordedPeer, Release, Released, Restore,
-    Restored, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
+    Commit, Committed, FenceToken, GuestUpdate, Pinned, Release, Released, Repeat, Restore, Restored,
+    RedisMillis, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
 };
+use room_cell::Cell;
 use serde_json::Value;
 use std::sync::Arc;
 
+use super::batch::{Batch, cell_changes};
 use super::lease::Lease;
-use super::members::{Link, Member, Members, Replacement};
+use super::links::Links;
 use super::names::RoomNames;
-use super::peer::{Departure, LeaveReason, PeerRecord};
 use super::projection::{Projection, StateChange};
 use super::work::{GuestChange, SettingsChange};
 use crate::clock::Moment;
 use crate::node::Store;
-use crate::socket::Client;
 
 /// A room whose lease this incarnation holds. Made only from a won `pin`; losing the lease consumes it.
 #[derive(Debug)]
@@ -23,19 +23,24 @@ pub struct OwnedRoom {
     lease: Lease,
     names: Arc<RoomNames>,
     projection: Projection,
-    members: Members,
+    cell: Cell,
+    links: Links,
 }
 
 /// Why a commit was not made, or may not have been.
 #[derive(Debug)]
 pub enum CommitError {
+    /// Some of its commands have answers already, or came too late: decide the rest anew.
+    Again(Vec<(usize, Repeat)>),
     /// The lease is another's: stop serving the room.
     Lost,
     /// A newer incarnation of this instance lives: end the process.
     Superseded,
     /// Redis lost part of the room: restore it, then repeat.
     Damaged,
-    /// Redis did not answer: the commit may have been made. Read the room before the next one.
+    /// Redis has more of the room than memory: read it, then repeat.
+    Ahead,
+    /// Redis did not answer: the commit may have been made. It must be sent again, as it is.
     Unknown(ScriptError),
     /// A fault of ours, or a key of a wrong type.
     Failed(ScriptError),
@@ -47,21 +52,10 @@ impl From<ScriptError> for CommitError {
     }
 }
 
-/// Who joins, ready to be committed.
-#[derive(Debug, Clone)]
-pub struct Joiner {
-    /// The peer's record.
-    pub record: PeerRecord,
-    /// Its connection.
-    pub client: Client,
-    /// What it replaces.
-    pub replacement: Replacement,
-}
-
 impl OwnedRoom {
-    /// The room whose lease was just won, with everybody in it away until `link` says.
-    pub(super) fn new(lease: Lease, names: Arc<RoomNames>, projection: Projection) -> Self {
-        Self { lease, names, projection, members: Members::default() }
+    /// The room whose lease was just won.
+    pub(super) fn new(lease: Lease, names: Arc<RoomNames>, projection: Projection, cell: Cell) -> Self {
+        Self { lease, names, projection, cell, links: Links::default() }
     }
 
     /// Its lease.
@@ -69,94 +63,61 @@ impl OwnedRoom {
         &self.lease
     }
 
-    /// Its state.
+    /// Settings and guest states.
     pub const fn projection(&self) -> &Projection {
         &self.projection
     }
 
-    /// Who is in it.
-    pub const fn members(&self) -> &Members {
-        &self.members
+    /// What is decided here alone.
+    pub const fn cell(&self) -> &Cell {
+        &self.cell
     }
 
-    /// Who is in it, to note links and what they have seen; what Redis knows of them stays as it is.
-    pub(super) const fn links(&mut self) -> &mut Members {
-        &mut self.members
+    /// How its peers are reached.
+    pub const fn links(&self) -> &Links {
+        &self.links
     }
 
-    /// Notes that the first joiner was seated by the `pin` itself.
-    pub(super) fn seated(&mut self, joiner: Joiner) {
-        let seen = self.projection.cv.as_u64();
-        self.members.insert(Member { record: joiner.record, link: Link::Connected(joiner.client), seen });
+    /// How its peers are reached, to note it: Redis knows nothing of it.
+    pub(super) const fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
     }
 
-    /// Commits a join.
-    pub async fn join(&mut self, store: &Store, joiner: Joiner, view_json: &str) -> Result<(), CommitError> {
-        let json = serde_json::to_string(&joiner.record).unwrap_or_default();
-        let replaced: Vec<&str> = joiner.replacement.peers.iter().map(|peer| &**peer).collect();
-        let fanout = format!(r#""joined":[{view_json}],"left":[]"#);
-        let with = Join {
-            me: &store.me,
-            keys: &self.names.keys,
-            token: self.lease.token(),
-            peer: RecordedPeer { peer: &joiner.record.peer, user: &joiner.record.user, json: &json },
-            replaced: &replaced,
-            route_json: &self.names.route_json,
-            fanout: &fanout,
-        };
-        let answer = store.timed("join", store.scripts.join(&store.keys, with)).await?;
-        self.committed(&answer)?;
-        for peer in &joiner.replacement.peers {
-            self.members.remove(peer);
-        }
-        self.seated(joiner);
-        Ok(())
-    }
-
-    /// Commits that peers end, all for the same reason. Returns the users who are gone with them.
-    pub async fn leave(
+    /// Commits a batch that was staged on the present cell. Memory follows if Redis acknowledges it.
+    pub async fn commit(
         &mut self,
         store: &Store,
-        peers: &[Arc<str>],
-        reason: LeaveReason,
-    ) -> Result<Vec<Arc<str>>, CommitError> {
-        let mut gone: Vec<Arc<str>> = Vec::new();
-        for peer in peers {
-            let Some(user) = self.members.get(peer).map(|member| &member.record.user) else { continue };
-            let stays = self.members.of_user(user).any(|other| !peers.contains(&other.record.peer));
-            if !stays && !gone.contains(user) {
-                gone.push(Arc::clone(user));
-            }
-        }
-        let left: Vec<Departure> =
-            gone.iter().map(|user| Departure { user: Arc::clone(user), reason }).collect();
-        let fanout = format!(r#""joined":[],"left":{}"#, serde_json::to_string(&left).unwrap_or_default());
-        let with = Leave {
+        batch: &Batch,
+        due: Option<RedisMillis>,
+    ) -> Result<(), CommitError> {
+        let changes = room_cell::changes(&self.cell, &batch.cell);
+        let fanout: Vec<String> = batch.fanout(&batch.delta(), &self.names.route_json).into_iter().collect();
+        let prepared = batch.prepare();
+        let commands: Vec<_> = prepared.iter().map(super::batch::Prepared::committing).collect();
+        let with = Commit {
             me: &store.me,
+            room: &self.names.key,
             keys: &self.names.keys,
             token: self.lease.token(),
-            peers: &peers.iter().map(|peer| &**peer).collect::<Vec<_>>(),
-            users: &gone.iter().map(|user| &**user).collect::<Vec<_>>(),
-            route_json: &self.names.route_json,
+            cv: redis_scripts::CellVersion::new(batch.from),
+            batch: &batch.id,
+            commands: &commands,
+            changes: &cell_changes(&changes),
+            due,
             fanout: &fanout,
         };
-        let answer = store.timed("leave", store.scripts.leave(&store.keys, with)).await?;
-        self.committed(&answer)?;
-        for peer in peers {
-            self.members.remove(peer);
-        }
-        Ok(gone)
-    }
-
-    fn committed(&mut self, answer: &Changed) -> Result<(), CommitError> {
+        let answer = store.timed("commit", store.scripts.commit(&store.keys, with)).await?;
+        store.metrics.commit_commands.observe(commands.len() as f64);
         match answer {
-            Changed::Ok { cv, .. } => {
-                self.projection.cv = *cv;
+            Committed::Ok { .. } => {
+                self.cell = batch.cell.clone();
                 Ok(())
             }
-            Changed::Lost { .. } => Err(CommitError::Lost),
-            Changed::Missing | Changed::Closed { .. } => Err(CommitError::Damaged),
-            Changed::Superseded { .. } => Err(CommitError::Superseded),
+            Committed::Again { repeats } => Err(CommitError::Again(repeats)),
+            Committed::Lost { .. } => Err(CommitError::Lost),
+            Committed::Superseded { .. } => Err(CommitError::Superseded),
+            Committed::Missing | Committed::Behind { .. } => Err(CommitError::Damaged),
+            Committed::Ahead { .. } => Err(CommitError::Ahead),
         }
     }
 
@@ -182,34 +143,32 @@ impl OwnedRoom {
     /// Takes over settings and guests as a script read them, and returns the change that leads there.
     pub(super) fn adopt(&mut self, newer: Projection) -> StateChange {
         let change = self.projection.change_to(&newer);
-        let cv = self.projection.cv;
-        self.projection = Projection { cv, ..newer };
+        self.projection = newer;
         change
     }
 
-    /// Takes over the cell's version as Redis has it.
-    pub(super) const fn stand_at(&mut self, cv: redis_scripts::CellVersion) {
-        self.projection.cv = cv;
+    /// Takes over a cell as a script read it, and returns the one before.
+    pub(super) fn adopt_cell(&mut self, newer: Cell) -> Cell {
+        std::mem::replace(&mut self.cell, newer)
     }
 
     /// Writes the room anew after Redis lost part of it: what is left there, and memory for the rest.
     /// Versions leap. Returns `false` if the room was written in between: read it again.
-    pub async fn restore(&mut self, store: &Store, found: Option<&Standing>) -> Result<bool, CommitError> {
+    pub async fn restore(
+        &mut self,
+        store: &Store,
+        found: Option<&Standing>,
+        due: Option<RedisMillis>,
+    ) -> Result<bool, CommitError> {
         let seen = found.map(|standing| standing.state.sv).filter(|sv| *sv > SettingsVersion::default());
         let sv = seen.unwrap_or_default().max(self.projection.sv).leap();
-        let cv = found.map(|standing| standing.state.cv).unwrap_or_default().max(self.projection.cv).leap();
+        let here = redis_scripts::CellVersion::new(self.cell.version);
+        let cv = found.map(|standing| standing.state.cv).unwrap_or_default().max(here).leap();
         let text = |document: &serde_json::Map<String, Value>| -> Vec<(String, String)> {
             document.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
         };
         let (settings, guests) = (text(&self.projection.settings), text(&self.projection.guests));
-        let peers: Vec<(Arc<str>, Arc<str>, String)> = self
-            .members
-            .iter()
-            .map(|member| &member.record)
-            .map(|it| {
-                (Arc::clone(&it.peer), Arc::clone(&it.user), serde_json::to_string(it).unwrap_or_default())
-            })
-            .collect();
+        let stored = self.cell.stored();
         let with = Restore {
             me: &store.me,
             room: &self.names.key,
@@ -221,15 +180,14 @@ impl OwnedRoom {
             created_at: self.projection.created_at,
             settings: &borrowed(&settings),
             guests: &borrowed(&guests),
-            peers: &peers
-                .iter()
-                .map(|(peer, user, json)| RecordedPeer { peer, user, json })
-                .collect::<Vec<_>>(),
+            batch: "",
+            changes: &cell_changes(&stored),
+            due,
         };
         match store.timed("restore", store.scripts.restore(&store.keys, with)).await? {
             Restored::Ok { .. } => {
                 self.projection.sv = sv;
-                self.projection.cv = cv;
+                self.cell.version = cv.as_u64();
                 Ok(true)
             }
             Restored::Changed => Ok(false),
@@ -238,22 +196,27 @@ impl OwnedRoom {
         }
     }
 
-    /// Gives the lease up. With `only_empty`, not while Redis has peers of it.
-    pub async fn release(&self, store: &Store, only_empty: bool) -> Result<Released, ScriptError> {
+    /// Gives the lease up. With `only_idle`, not while the room has peers or work.
+    pub async fn release(&self, store: &Store, only_idle: bool) -> Result<Released, ScriptError> {
         let with = Release {
             me: &store.me,
             room: &self.names.key,
             keys: &self.names.keys,
             token: self.lease.token(),
             life: store.room_life,
-            only_empty,
+            only_empty: only_idle,
         };
         store.timed("release", store.scripts.release(&store.keys, with)).await
     }
 
     /// The lease cannot be relied on any more: what is left is memory that may not be written from.
     pub(super) fn suspend(self) -> SuspendedRoom {
-        SuspendedRoom { token: self.lease.token(), projection: self.projection, members: self.members }
+        SuspendedRoom {
+            token: self.lease.token(),
+            projection: self.projection,
+            cell: self.cell,
+            links: self.links,
+        }
     }
 }
 
@@ -263,16 +226,18 @@ impl OwnedRoom {
 pub struct SuspendedRoom {
     /// The token that it was held with.
     pub token: FenceToken,
-    /// What Redis had last acknowledged.
+    /// Settings and guest states that Redis had last acknowledged.
     pub projection: Projection,
-    /// Who is connected, or away.
-    pub members: Members,
+    /// The cell that Redis had last acknowledged.
+    pub cell: Cell,
+    /// How its peers are reached.
+    pub links: Links,
 }
 
 impl SuspendedRoom {
-    /// The room, its lease won again with `pinned`, everybody still linked as they are.
+    /// The room, its lease won again, everybody still linked as they are.
     pub(super) fn resume(self, lease: Lease, names: Arc<RoomNames>) -> OwnedRoom {
-        OwnedRoom { lease, names, projection: self.projection, members: self.members }
+        OwnedRoom { lease, names, projection: self.projection, cell: self.cell, links: self.links }
     }
 
     /// Whether nobody else had the room in between, so that memory is as new as anything.
@@ -312,18 +277,24 @@ impl RemoteRoom {
     }
 }
 
+fn by(user: Option<&str>) -> String {
+    user.map_or_else(|| "null".to_owned(), super::names::json_string)
+}
+
 async fn update_settings(
     store: &Store,
     names: &RoomNames,
     change: &SettingsChange,
 ) -> Result<Updated, ScriptError> {
     let fields = serde_json::to_string(change.patch.fields()).unwrap_or_default();
-    let message = format!(r#""settings":{fields},"by":{}"#, super::names::json_string(&change.by));
+    let message = format!(r#""settings":{fields},"by":{}"#, by(change.by.as_deref()));
     let with = SettingsUpdate {
         me: &store.me,
+        room: &names.key,
         keys: &names.keys,
         if_version: change.if_version,
         max_bytes: change.max_bytes,
+        by: change.by.as_deref(),
         patch: &change.patch.by_setting(),
         route_json: &names.route_json,
         message: &message,
@@ -340,15 +311,17 @@ async fn update_guest(
     let message = format!(
         r#""guests":{{{}:{patch}}},"by":{}"#,
         super::names::json_string(&change.user),
-        super::names::json_string(&change.by)
+        by(change.by.as_deref())
     );
     let with = GuestUpdate {
         me: &store.me,
+        room: &names.key,
         keys: &names.keys,
         if_version: change.if_version,
         max_bytes: change.max_bytes,
         max_guests: change.max_guests,
         user: &change.user,
+        by: change.by.as_deref(),
         present: change.must_be_present,
         patch: &patch,
         route_json: &names.route_json,

@@ -1,43 +1,11 @@
-//! A peer: one device of one user in one room.
+//! A member as others see it.
 
-use serde::{Deserialize, Serialize};
+use room_cell::Presence;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What a member may do in a room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Takes part.
-    Guest,
-    /// Runs the room.
-    Host,
-}
-
-/// A peer as Redis keeps it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PeerRecord {
-    /// Its id, new for each connection that joins.
-    pub peer: Arc<str>,
-    /// Whose it is.
-    pub user: Arc<str>,
-    /// What it may do.
-    pub role: Role,
-    /// The user's name, from the token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<Arc<str>>,
-    /// What the app says of it.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub attributes: Map<String, Value>,
-    /// The device, where the client names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<Arc<str>>,
-    /// What a client without a device names to be this peer again.
-    pub resume: Arc<str>,
-    /// When the user came, by Redis's clock.
-    pub joined_at: u64,
-}
+pub use room_cell::{LeaveReason, Role};
 
 /// A user as others see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,7 +16,10 @@ pub struct PeerView {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The highest role of its peers.
+    /// Its picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avatar: Option<Arc<str>>,
+    /// What it may do.
     pub role: Role,
     /// Attributes of its newest peer.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -59,14 +30,20 @@ pub struct PeerView {
     pub joined_at: u64,
 }
 
-/// Why somebody left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaveReason {
-    /// By its own word.
-    Left,
-    /// It did not come back within the grace period.
-    StaleLeft,
+impl PeerView {
+    /// Somebody who is present.
+    pub fn of(presence: &Presence) -> Option<Self> {
+        let newest = presence.peers.last()?;
+        Some(Self {
+            user: newest.user.shared(),
+            name: newest.name.clone(),
+            avatar: newest.avatar.clone(),
+            role: presence.role(),
+            attributes: newest.attributes.clone(),
+            devices: presence.peers.len(),
+            joined_at: presence.peers.iter().map(|peer| peer.joined_at.0).min().unwrap_or(0),
+        })
+    }
 }
 
 /// Somebody who left.

@@ -20,16 +20,15 @@ enum Net {
 /// everyone, from whatever version within the window they start.
 #[derive(Debug)]
 pub struct PresenceWindow {
-    from: u64,
     to: u64,
     due: Instant,
     users: BTreeMap<Arc<str>, Net>,
 }
 
 impl PresenceWindow {
-    /// A window that opens with the change from `from` to `to`.
-    pub const fn open(from: u64, to: u64, due: Instant) -> Self {
-        Self { from, to, due, users: BTreeMap::new() }
+    /// A window that opens with the change that made version `to`.
+    pub const fn open(to: u64, due: Instant) -> Self {
+        Self { to, due, users: BTreeMap::new() }
     }
 
     /// When it is to be broadcast.
@@ -77,12 +76,13 @@ impl PresenceWindow {
         ))
     }
 
-    /// The event for somebody who knows presence up to `seen`; `None` if it says nothing new to them.
+    /// The event for somebody who knows the cell up to `seen`; `None` if it says nothing new to them. Versions
+    /// between that and the window changed nothing that anybody is told of.
     pub fn event_for(&self, seen: u64, head: &str, body: &str) -> Option<Box<RawValue>> {
         if seen >= self.to {
             return None;
         }
-        RawValue::from_string(format!("{head}{},{body}", seen.max(self.from))).ok()
+        RawValue::from_string(format!("{head}{seen},{body}")).ok()
     }
 }
 
@@ -96,6 +96,7 @@ mod tests {
         PeerView {
             user: user.into(),
             name: None,
+            avatar: None,
             role: Role::Guest,
             attributes: serde_json::Map::new(),
             devices: 1,
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn each_hears_from_where_it_stands() {
-        let mut window = PresenceWindow::open(4, 5, Instant::now());
+        let mut window = PresenceWindow::open(5, Instant::now());
         window.joined(view("ann"));
         window.reach(6);
         window.joined(view("bob"));
@@ -121,13 +122,13 @@ mod tests {
             (&json!(4), &json!(6), 2)
         );
         assert_eq!(event(&window, 5).unwrap()["from"], json!(5), "who joined within the window");
-        assert_eq!(event(&window, 2).unwrap()["from"], json!(4));
+        assert_eq!(event(&window, 2).unwrap()["from"], json!(2), "what came before the window was not for them");
         assert_eq!(event(&window, 6), None, "the last to join knows it all");
     }
 
     #[test]
     fn a_user_is_told_once_as_it_stands_at_the_end() {
-        let mut window = PresenceWindow::open(4, 5, Instant::now());
+        let mut window = PresenceWindow::open(5, Instant::now());
         window.left(&"ann".into(), LeaveReason::Left);
         window.joined(view("ann"));
         window.joined(view("bob"));

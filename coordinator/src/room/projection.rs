@@ -1,12 +1,12 @@
-//! The room in memory: a projection of a version that Redis has acknowledged, and nothing else.
+//! The multi-writer part of a room in memory: a projection of a version that Redis has acknowledged, and nothing else.
 
-use redis_scripts::{CellVersion, RedisMillis, RoomState, SettingsVersion};
+use redis_scripts::{RedisMillis, RoomState, SettingsVersion};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::classroom::{patch, settings};
 
-/// Settings and guest states at version `sv`, and the cell's version.
+/// Settings and guest states at version `sv`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Projection {
     /// Settings by name.
@@ -15,8 +15,6 @@ pub struct Projection {
     pub guests: Map<String, Value>,
     /// Settings version.
     pub sv: SettingsVersion,
-    /// Cell version.
-    pub cv: CellVersion,
     /// When the room was made.
     pub created_at: RedisMillis,
 }
@@ -68,7 +66,6 @@ impl Projection {
             settings: known,
             guests: documents("guest states", &state.guests)?,
             sv: state.sv,
-            cv: state.cv,
             created_at: state.created_at,
         })
     }

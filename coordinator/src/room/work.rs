@@ -1,7 +1,7 @@
 //! What a room's actor can be asked, and the cheap handle that asks.
 
-use key_prefix::RoomId;
 use redis_scripts::{FenceToken, SettingsVersion};
+use room_cell::{MediaReport, Validated};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use socketioxide::socket::Sid;
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
+use super::answer::Done;
+use super::gateway::{Idempotency, Opened, Opening};
 use super::lease::LeaseTerm;
 use super::peer::Role;
 use super::projection::StateChange;
@@ -29,6 +31,8 @@ pub struct JoinRequest {
     pub name: Option<Arc<str>>,
     /// What it wants to be.
     pub role: Role,
+    /// The most that its token allows.
+    pub max_role: Role,
     /// What the app says of it.
     pub attributes: Map<String, Value>,
     /// The device, where the client names one.
@@ -52,8 +56,8 @@ pub struct SettingsChange {
     pub if_version: Option<SettingsVersion>,
     /// Bytes allowed in one setting.
     pub max_bytes: usize,
-    /// Who makes it.
-    pub by: Arc<str>,
+    /// Which user makes it; none: the app's back end.
+    pub by: Option<Arc<str>>,
 }
 
 /// A validated guest change.
@@ -71,8 +75,19 @@ pub struct GuestChange {
     pub max_bytes: usize,
     /// Users with a state allowed in one room.
     pub max_guests: usize,
-    /// Who makes it.
-    pub by: Arc<str>,
+    /// Which user makes it; none: the app's back end.
+    pub by: Option<Arc<str>>,
+}
+
+/// A command as it comes to the room's actor.
+#[derive(Debug, Clone)]
+pub struct Ordered {
+    /// What, by whom.
+    pub order: Validated,
+    /// The connection that asks: if it is a member, the command is its peer's.
+    pub connection: Option<Sid>,
+    /// Given by the caller, where it wants to be able to repeat.
+    pub idempotency: Option<Idempotency>,
 }
 
 /// What the media server should know of a connection that is a member.
@@ -120,8 +135,18 @@ pub struct Present {
 pub enum Work {
     /// Let somebody in; the answer is the body of the ack.
     Join(Box<JoinRequest>, Reply<Box<RawValue>>),
-    /// Let somebody go.
-    Leave(Sid, Reply<()>),
+    /// Execute a command.
+    Command(Box<Ordered>, Reply<Done>),
+    /// The embedded media server says that something happened, in a router of this generation.
+    Media(Box<MediaReport>, u64),
+    /// Take the room if nobody has it, for what waits in it.
+    Adopt,
+    /// Make the room, or open it again.
+    Open(Box<Opening>, Reply<Opened>),
+    /// There is something in the room's inbox.
+    Inbox,
+    /// Say that you live.
+    Pulse,
     /// A connection is gone.
     Disconnected(Sid),
     /// Which peer is this connection.
@@ -134,7 +159,7 @@ pub enum Work {
     Guest(Box<GuestChange>, Reply<SettingsVersion>),
     /// Another instance changed settings or a guest's state.
     Sync(Box<StateChange>),
-    /// Where Redis stands, by the heartbeat.
+    /// Redis stands at other versions than memory, by the heartbeat.
     StandsAt {
         /// Settings version.
         sv: u64,
@@ -163,6 +188,7 @@ pub enum Work {
 pub struct Standing {
     sv: AtomicU64,
     cv: AtomicU64,
+    turns: AtomicU64,
     held: std::sync::Mutex<Option<(FenceToken, Arc<LeaseTerm>)>>,
 }
 
@@ -175,6 +201,15 @@ impl Standing {
     pub(super) fn stand_at(&self, sv: u64, cv: u64) {
         self.sv.store(sv, Ordering::Relaxed);
         self.cv.store(cv, Ordering::Relaxed);
+    }
+
+    /// How often the actor has come round: while this moves, it lives.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn turned(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The lease to renew, if the actor holds one.
@@ -214,6 +249,11 @@ impl RoomHandle {
         })
     }
 
+    /// Which actor it is: a later one of the same room has another.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
     /// What the heartbeat needs to know.
     pub fn standing(&self) -> &Standing {
         &self.standing
@@ -221,6 +261,6 @@ impl RoomHandle {
 }
 
 /// Body of an error for a room that the client is not in.
-pub fn not_in_room(room: &RoomId) -> ApiError {
-    ApiError::new(crate::error::ErrorCode::NotInRoom, format!("join room {:?} first", room.as_str()))
+pub fn not_in_room(room: &str) -> ApiError {
+    ApiError::new(crate::error::ErrorCode::NotInRoom, format!("join room {room:?} first"))
 }

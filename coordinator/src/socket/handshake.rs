@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::inbound::Inbound;
 use super::requests::Object;
-use super::{Client, Connection};
+use super::{Client, Connection, Opening};
 use crate::clock::unix_seconds;
 use crate::error::{ApiError, ErrorCode};
 use crate::limits::TokenBucket;
@@ -30,7 +30,7 @@ struct Handshake {
     #[serde(default)]
     device: Option<Arc<str>>,
     #[serde(default)]
-    platform: Option<String>,
+    platform: Option<Arc<str>>,
     #[serde(default)]
     protocol: Option<u32>,
 }
@@ -75,6 +75,7 @@ pub fn serve(io: &SocketIo, node: &Arc<Node>) {
         let node = Arc::clone(&serving);
         node.metrics.sockets.inc();
         let client = Client::new(socket.clone(), Arc::clone(&connection));
+        node.sessions.opened(&client);
         let is_over = Arc::new(AtomicBool::new(false));
         let end = move || {
             if !is_over.swap(true, Ordering::Relaxed) {
@@ -120,12 +121,15 @@ fn admit(node: &Node, handshake: Handshake) -> Result<Connection, ApiError> {
         ApiError::new(ErrorCode::Unauthenticated, error.public())
     })?;
     let allowance = TokenBucket::new(limits.events_per_second, limits.events_burst);
-    Ok(Connection::new(identity, handshake.device, allowance))
+    let Handshake { device, platform, .. } = handshake;
+    let opening = Opening { device, platform, since_ms: node.redis_clock.now_ms() };
+    Ok(Connection::new(identity, opening, allowance))
 }
 
 /// Tells every room that the connection is gone; each decides what that means.
 fn gone(node: &Node, client: &Client, connection: &Connection) {
     node.metrics.sockets.dec();
+    node.sessions.closed(client.sid());
     let rooms: Vec<_> = connection.rooms().drain().map(|(room, _)| room).collect();
     for room in rooms {
         if let Some(handle) = node.rooms.find(&room)

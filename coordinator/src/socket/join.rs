@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::dispatch::{Answer, Asking, raw};
-use super::requests::{InRoom, Join, WantedRole};
-use super::watch;
+use super::inbound::Request;
+use super::requests::{Join, Leave, WantedRole, body, check_attributes};
+use super::{commands, watch};
 use crate::auth::TokenRole;
-use crate::classroom::check_depth;
 use crate::error::{ApiError, ErrorCode};
 use crate::node::random_pause;
 use crate::room::peer::Role;
-use crate::room::work::{JoinRequest, Refusal, Work, not_in_room};
+use crate::room::work::{JoinRequest, Refusal, Work};
 
 /// Actors that may end under a joiner before it is told to come again.
 const ATTEMPTS: usize = 4;
@@ -26,7 +26,7 @@ pub(super) async fn join(asking: &Asking, body: Join) -> Answer {
 
 async fn try_join(asking: &Asking, body: Join) -> Answer {
     let room = asking.room(body.room)?;
-    let identity = &asking.connection().identity;
+    let identity = asking.connection().identity();
     let role = match body.role {
         None if identity.role_max == TokenRole::Monitor => WantedRole::Monitor,
         wanted => wanted.unwrap_or(WantedRole::Guest),
@@ -49,22 +49,17 @@ async fn try_join(asking: &Asking, body: Join) -> Answer {
     };
     let limits = &asking.node.config.limits;
     let attributes = body.attributes.unwrap_or_default();
-    let size = serde_json::to_string(&attributes).map_or(0, |text| text.len());
-    if size > limits.attributes_bytes {
-        return Err(ApiError::new(
-            ErrorCode::PayloadTooLarge,
-            format!("`attributes` has {size} bytes, at most {} are allowed", limits.attributes_bytes),
-        ));
-    }
-    for value in attributes.values() {
-        check_depth("attributes", value, limits.json_depth)?;
-    }
+    check_attributes(&attributes, limits)?;
     enter(asking, &room, role)?;
     let request = JoinRequest {
         client: asking.client.clone(),
         user: identity.user.shared(),
         name: identity.name.as_deref().map(Into::into),
         role,
+        max_role: match identity.role_max {
+            TokenRole::Host => Role::Host,
+            TokenRole::Guest | TokenRole::Monitor => Role::Guest,
+        },
         attributes,
         device: asking.connection().device.clone(),
         resume: body.resume,
@@ -108,19 +103,13 @@ fn enter(asking: &Asking, room: &key_prefix::RoomKey, role: Role) -> Result<(), 
     Ok(())
 }
 
-pub(super) async fn leave(asking: &Asking, body: InRoom) -> Answer {
+pub(super) async fn leave(asking: &Asking, request: &mut Request) -> Answer {
+    let body: Leave = body(request)?;
     let room = asking.room(body.room.clone())?;
     if watch::stop_monitoring(asking, &room) {
         return raw(r#"{"ok":true}"#.to_owned());
     }
-    let sid = asking.client.sid();
-    let Some(handle) = asking.node.rooms.find(&room) else { return Err(not_in_room(&body.room)) };
-    match handle.ask(|reply| Work::Leave(sid, reply)).await {
-        Ok(()) => {
-            asking.connection().rooms().remove(&room);
-            raw(r#"{"ok":true}"#.to_owned())
-        }
-        Err(Refusal::Gone) => Err(not_in_room(&body.room)),
-        Err(Refusal::Api(error)) => Err(error),
-    }
+    let done = commands::execute(asking, commands::order(asking, request, body)?).await?;
+    asking.connection().rooms().remove(&room);
+    commands::acked(done)
 }

@@ -13,6 +13,7 @@ use super::watch::Watches;
 use super::{Client, Delivery};
 use crate::error::ApiError;
 use crate::node::Node;
+use crate::paths::Fanout;
 use crate::store::index::{ListedRoom, PageRequest, page};
 
 /// Rooms in a page.
@@ -134,7 +135,7 @@ fn tell(node: &Node, app: &AppCode, rooms: BTreeMap<String, ListedRoom>) {
     let body = serde_json::json!({ "added": added, "changed": changed, "removed": removed });
     let Ok(body) = RawValue::from_string(body.to_string()) else { return };
     for client in listers.clients.values() {
-        if client.send("rooms:update", &body) == Delivery::QueueFull {
+        if client.send(Fanout::Rooms, &body) == Delivery::QueueFull {
             node.metrics.skipped.with_label_values(&["queue_full"]).inc();
             client.disconnect();
         }

@@ -3,35 +3,32 @@
 use media_bridge::{MediaError, PeerRef, RoomRef};
 
 use super::dispatch::{Answer, Asking, raw};
-use super::inbound::Request;
-use super::requests::{Media, body};
+use super::requests::Media;
 use crate::error::{ApiError, ErrorCode};
 use crate::room::names::json_string;
 use crate::room::work::{Membership, Refusal, Work, not_in_room};
 
-pub(super) async fn negotiate(asking: &Asking, request: &mut Request) -> Answer {
-    let is_publish = match request.event.as_str() {
-        "media:publish" => true,
-        "media:subscribe" => false,
-        other => {
-            let shown: String = other.chars().take(40).collect();
-            return Err(ApiError::bad_request(format!("there is no event {shown:?}")));
-        }
-    };
-    let offer: Media = body(request)?;
+/// What a client offers to the media server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offer {
+    Publish,
+    Subscribe,
+}
+
+pub(super) async fn negotiate(asking: &Asking, what: Offer, offer: Media) -> Answer {
     let Some(media) = asking.app.media.as_ref().and(asking.node.media.as_ref()) else {
         return Err(ApiError::new(ErrorCode::NotSupported, "this app has no embedded media server"));
     };
     let room = asking.room(offer.room.clone())?;
     let sid = asking.client.sid();
-    let Some(handle) = asking.node.rooms.find(&room) else { return Err(not_in_room(&offer.room)) };
+    let Some(handle) = asking.node.rooms.find(&room) else { return Err(not_in_room(offer.room.as_str())) };
     let Membership { peer, user, .. } = match handle.ask(|reply| Work::Membership(sid, reply)).await {
         Ok(membership) => membership,
-        Err(Refusal::Gone) => return Err(not_in_room(&offer.room)),
+        Err(Refusal::Gone) => return Err(not_in_room(offer.room.as_str())),
         Err(Refusal::Api(error)) => return Err(error),
     };
     let (room, peer) = (RoomRef::new(room.app(), room.room()), PeerRef::new(user, peer));
-    if is_publish {
+    if what == Offer::Publish {
         let answer = media.publish(&room, &peer, &offer.sdp).await.map_err(|error| refusal(&error))?;
         return raw(format!(r#"{{"ok":true,"sdp":{}}}"#, json_string(&answer)));
     }

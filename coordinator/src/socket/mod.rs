@@ -2,15 +2,19 @@
 //!
 //! A connection is checked at its handshake ([`handshake`]), then asks one thing after another: its
 //! requests wait in a bounded queue and are answered in order ([`inbound`]), each validated into a typed
-//! body ([`requests`]) before anything acts on it ([`dispatch`]).
+//! body ([`requests`]) before anything acts on it ([`dispatch`]); one that commands a room becomes an order
+//! for its owner ([`commands`]). Who is connected to this instance, and until when, is in [`sessions`].
 
+pub mod commands;
 pub mod dispatch;
 pub mod handshake;
 pub mod inbound;
 pub mod join;
 pub mod lists;
 pub mod media;
+pub mod refresh;
 pub mod requests;
+pub mod sessions;
 pub mod watch;
 
 use key_prefix::RoomKey;
@@ -22,11 +26,12 @@ use socketioxide::socket::Sid;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::auth::Identity;
 use crate::limits::TokenBucket;
+use crate::paths::{Class, Owner};
 use crate::room::names::RoomNames;
 use crate::room::peer::Role;
 
@@ -73,11 +78,12 @@ impl Client {
         self.socket.connected()
     }
 
-    /// Sends an event; never waits.
-    pub fn send(&self, event: &'static str, body: &RawValue) -> Delivery {
+    /// Sends an event, which has come by the path of its class; never waits.
+    pub fn send(&self, class: impl Class, body: &RawValue) -> Delivery {
         if self.connection.is_doomed.load(Ordering::Relaxed) {
             return Delivery::Closed;
         }
+        let event = class.name();
         match self.socket.emit(event, body) {
             Ok(()) => Delivery::Sent,
             Err(SendError::Socket(SocketError::InternalChannelFull)) => Delivery::QueueFull,
@@ -115,25 +121,46 @@ impl Client {
         self.connection.rooms().remove(room);
     }
 
+    /// Notes its role in a room that it is a member of.
+    pub fn has_role(&self, room: &RoomKey, role: Role) {
+        if let Some(known) = self.connection.rooms().get_mut(room) {
+            *known = role;
+        }
+    }
+
     /// Tells it that its session in a room is over: until it joins again it changes nothing there.
     pub fn evict(&self, names: &RoomNames, reason: &str) {
         self.forget(&names.key);
         self.connection.evicted().insert(names.key.clone());
         if let Ok(body) = RawValue::from_string(format!(r#"{},"reason":"{reason}"}}"#, names.event_head)) {
-            self.send("session:evicted", &body);
+            self.send(Owner::Replaced, &body);
         }
     }
+}
+
+/// What a handshake says beside the token.
+#[derive(Debug, Clone, Default)]
+pub struct Opening {
+    /// The device.
+    pub device: Option<Arc<str>>,
+    /// The platform.
+    pub platform: Option<Arc<str>>,
+    /// When it came, by Redis's clock.
+    pub since_ms: u64,
 }
 
 /// What is known of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Who it is, by its token.
-    pub identity: Identity,
     /// The device that its handshake named.
     pub device: Option<Arc<str>>,
+    /// The platform that its handshake named.
+    pub platform: Option<Arc<str>>,
+    /// When it began, by Redis's clock.
+    pub since_ms: u64,
     /// Requests that it may make.
     pub allowance: TokenBucket,
+    identity: RwLock<Arc<Identity>>,
     queue: Mutex<inbound::Queue>,
     rooms: Mutex<HashMap<RoomKey, Role>>,
     watched: Mutex<HashSet<RoomKey>>,
@@ -143,17 +170,30 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that has done nothing yet.
-    pub fn new(identity: Identity, device: Option<Arc<str>>, allowance: TokenBucket) -> Self {
+    pub fn new(identity: Identity, opening: Opening, allowance: TokenBucket) -> Self {
+        let Opening { device, platform, since_ms } = opening;
         Self {
-            identity,
             device,
+            platform,
+            since_ms,
             allowance,
+            identity: RwLock::new(Arc::new(identity)),
             queue: Mutex::default(),
             rooms: Mutex::default(),
             watched: Mutex::default(),
             evicted: Mutex::default(),
             is_doomed: AtomicBool::new(false),
         }
+    }
+
+    /// Who it is, by the token that it showed last.
+    pub fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// It showed another token.
+    fn identify(&self, identity: Arc<Identity>) {
+        *self.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
     /// Rooms that it is in or joining, with its role there.

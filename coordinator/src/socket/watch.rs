@@ -3,6 +3,7 @@
 use key_prefix::RoomKey;
 use redis_scripts::{Read, WatchedReport};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use socketioxide::socket::Sid;
 use std::collections::hash_map::Entry;
@@ -14,6 +15,7 @@ use super::requests::Watch;
 use super::{Client, Delivery};
 use crate::error::{ApiError, ErrorCode};
 use crate::node::Node;
+use crate::paths::{Astray, Class as _, Fanout};
 use crate::room::names::{RoomNames, json_string};
 use crate::room::snapshot::Remote;
 
@@ -47,6 +49,15 @@ struct Envelope {
     room: String,
     of: Counter,
     to: u64,
+    /// Never there: events go to clients by the room's owner.
+    #[serde(default)]
+    event: Option<IgnoredAny>,
+    #[serde(default)]
+    seats: Option<IgnoredAny>,
+    #[serde(default)]
+    joined: Option<IgnoredAny>,
+    #[serde(default)]
+    call: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -54,6 +65,37 @@ struct Envelope {
 enum Counter {
     Settings,
     Cell,
+}
+
+impl Envelope {
+    fn read(message: &str) -> Result<(RoomKey, Self), Astray> {
+        #[derive(Deserialize)]
+        struct Event {
+            event: String,
+        }
+        if let Ok(envelope) = serde_json::from_str::<Self>(message)
+            && envelope.event.is_none()
+        {
+            let room = RoomKey::from_route(&envelope.room).map_err(|_| Astray::Malformed)?;
+            return Ok((room, envelope));
+        }
+        let named = serde_json::from_str::<Event>(message).map_err(|_| Astray::Malformed)?;
+        Err(Fanout::arriving(&named.event).err().unwrap_or(Astray::Malformed))
+    }
+
+    /// The events that it is to monitors: one for each kind of part in it, as to members.
+    fn monitored(&self) -> Vec<Fanout> {
+        if self.of == Counter::Settings {
+            return vec![Fanout::MonitoredUpdate];
+        }
+        let parts = [
+            (self.seats.is_some(), Fanout::MonitoredMic),
+            (self.joined.is_some(), Fanout::MonitoredPresence),
+            (self.call.is_some(), Fanout::MonitoredCall),
+        ];
+        let classes: Vec<_> = parts.into_iter().filter_map(|(is_in, class)| is_in.then_some(class)).collect();
+        if classes.is_empty() { vec![Fanout::MonitoredUpdate] } else { classes }
+    }
 }
 
 impl Watches {
@@ -112,16 +154,28 @@ impl Watches {
         }
     }
 
+    /// A connection no longer monitors these rooms; their cards it keeps.
+    pub fn stop_monitoring(&self, node: &Node, sid: Sid, rooms: &[RoomKey]) {
+        for room in rooms {
+            if self.take_out(room, sid, &[View::Monitor]).1 {
+                give_up(node, room.clone());
+            }
+        }
+    }
+
     /// Passes a fanout message on to who watches its room here.
     pub fn pass_on(&self, node: &Node, message: &str) {
         let fanout = |outcome| node.metrics.fanout.with_label_values(&[outcome]).inc();
-        let Ok(envelope) = serde_json::from_str::<Envelope>(message) else {
-            fanout("malformed");
-            return;
-        };
-        let Ok(room) = RoomKey::from_route(&envelope.room) else {
-            fanout("malformed");
-            return;
+        let (room, envelope) = match Envelope::read(message) {
+            Ok(read) => read,
+            Err(Astray::Malformed) => {
+                fanout("malformed");
+                return;
+            }
+            Err(Astray::OwnerPath) => {
+                node.metrics.skipped.with_label_values(&[Astray::OwnerPath.label()]).inc();
+                return;
+            }
         };
         let mut slow = Vec::new();
         {
@@ -141,13 +195,13 @@ impl Watches {
             let Ok(body) = RawValue::from_string(format!("{}{tail}", watched.names.event_head)) else {
                 return;
             };
+            let monitored = envelope.monitored();
             for ((_, view), client) in &watched.audience {
-                let event = match (view, envelope.of) {
-                    (View::Card, _) => "card:update",
-                    (View::Monitor, Counter::Settings) => "room:update",
-                    (View::Monitor, Counter::Cell) => "room:presence",
+                let classes = match view {
+                    View::Card => &[Fanout::Card][..],
+                    View::Monitor => &monitored,
                 };
-                if client.send(event, &body) == Delivery::QueueFull {
+                if classes.iter().any(|class| client.send(*class, &body) == Delivery::QueueFull) {
                     slow.push(client.clone());
                 }
             }
@@ -171,7 +225,7 @@ impl Watches {
         };
         let Ok(remote) = Remote::read(standing) else { return };
         let Ok(snapshot) = serde_json::to_string(&remote.snapshot(room.app(), room.room())) else { return };
-        let (sv, cv) = (remote.room.sv.as_u64(), remote.room.cv.as_u64());
+        let (sv, cv) = (remote.room.sv.as_u64(), remote.cell().version);
         let mut rooms = self.lock();
         let Some(watched) = rooms.get_mut(room) else { return };
         let passed = std::mem::replace(&mut watched.passed, (sv, cv));
@@ -184,12 +238,12 @@ impl Watches {
             let body = format!(r#"{head},"of":"{of}","from":{from},"to":{to},"snapshot":{snapshot}}}"#);
             let Ok(body) = RawValue::from_string(body) else { continue };
             for ((_, view), client) in &watched.audience {
-                let event = match (view, of) {
-                    (View::Card, _) => "card:update",
-                    (View::Monitor, "settings") => "room:update",
-                    (View::Monitor, _) => "room:presence",
+                let class = match (view, of) {
+                    (View::Card, _) => Fanout::Card,
+                    (View::Monitor, "settings") => Fanout::MonitoredUpdate,
+                    (View::Monitor, _) => Fanout::MonitoredPresence,
                 };
-                client.send(event, &body);
+                client.send(class, &body);
             }
         }
     }
@@ -217,7 +271,7 @@ async fn begin(asking: &Asking, room: &RoomKey, view: View) -> Result<Option<Str
                     tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
                     ApiError::new(ErrorCode::Internal, "the room cannot be read")
                 })?;
-                let versions = (remote.room.sv.as_u64(), remote.room.cv.as_u64());
+                let versions = (remote.room.sv.as_u64(), remote.cell().version);
                 snapshot = serde_json::to_string(&remote.snapshot(room.app(), room.room())).ok();
                 if node.watches.given(room, versions) {
                     break;
@@ -307,7 +361,7 @@ pub(super) async fn monitor(asking: &Asking, room: RoomKey) -> Answer {
     asking.connection().watched().insert(room.clone());
     match begin(asking, &room, View::Monitor).await {
         Ok(Some(snapshot)) => {
-            let identity = &asking.connection().identity;
+            let identity = asking.connection().identity();
             let me = format!(
                 r#"{{"peer":{},"user":{},"role":"monitor"}}"#,
                 json_string(asking.client.sid().as_str()),
@@ -333,4 +387,50 @@ pub(super) async fn monitor(asking: &Asking, room: RoomKey) -> Answer {
 /// Ends monitoring; `false` if the client does not monitor the room.
 pub(super) fn stop_monitoring(asking: &Asking, room: &RoomKey) -> bool {
     end(asking, room, &[View::Monitor])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(message: &str) -> Result<Vec<Fanout>, Astray> {
+        Envelope::read(message).map(|(_, envelope)| envelope.monitored())
+    }
+
+    #[test]
+    fn monitors_get_the_names_that_members_get() {
+        let cell =
+            |parts: &str| read(&format!(r#"{{"room":"a\u0000b","of":"cell","from":1,"to":2{parts}}}"#));
+        assert_eq!(cell(r#","joined":[],"left":[],"peerCount":0"#), Ok(vec![Fanout::MonitoredPresence]));
+        assert_eq!(
+            cell(r#","seats":[],"joined":[],"left":[]"#),
+            Ok(vec![Fanout::MonitoredMic, Fanout::MonitoredPresence])
+        );
+        assert_eq!(cell(r#","call":{"id":"c"}"#), Ok(vec![Fanout::MonitoredCall]));
+        assert_eq!(cell(r#","locked":true"#), Ok(vec![Fanout::MonitoredUpdate]));
+        let settings = r#"{"room":"a\u0000b","of":"settings","from":1,"to":2,"settings":{}}"#;
+        assert_eq!(read(settings), Ok(vec![Fanout::MonitoredUpdate]));
+    }
+
+    #[test]
+    fn what_only_the_owner_tells_is_dropped_on_the_fanout() {
+        let strays = [
+            r#"{"room":"a\u0000b","event":"mic:update","seats":[]}"#,
+            r#"{"room":"a\u0000b","of":"cell","from":1,"to":2,"event":"message:new"}"#,
+            r#"{"event":"room:closed"}"#,
+        ];
+        for stray in strays {
+            assert_eq!(read(stray), Err(Astray::OwnerPath), "{stray}");
+        }
+        let malformed = [
+            "",
+            "[]",
+            r#"{"room":"a\u0000b","of":"votes","to":2}"#,
+            r#"{"room":"a","of":"cell","to":2}"#,
+            r#"{"room":"a\u0000b","event":"call:incoming"}"#,
+        ];
+        for stray in malformed {
+            assert_eq!(read(stray), Err(Astray::Malformed), "{stray}");
+        }
+    }
 }

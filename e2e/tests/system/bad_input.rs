@@ -13,28 +13,22 @@ use serde_json::{Value, json};
 const ROOM: &str = "math";
 
 /// Every request that this version serves.
-const SERVED: [&str; 11] = [
+const SERVED: [&str; 33] = [
     "room:join",
     "room:leave",
     "room:heartbeat",
     "room:peers",
     "room:update",
     "guest:update",
-    "room:watch",
-    "room:unwatch",
-    "rooms:list",
-    "media:publish",
-    "media:subscribe",
-];
-
-/// Requests of the protocol that it does not serve yet.
-const NOT_BUILT: [&str; 25] = [
     "peer:update",
     "room:kick",
     "room:unban",
     "room:role",
     "room:lock",
     "room:close",
+    "room:watch",
+    "room:unwatch",
+    "rooms:list",
     "auth:refresh",
     "mic:up",
     "mic:down",
@@ -47,14 +41,16 @@ const NOT_BUILT: [&str; 25] = [
     "mic:request",
     "mic:invite",
     "mic:respond",
-    "message:send",
-    "message:ack",
-    "message:history",
     "call:invite",
     "call:accept",
     "call:decline",
     "call:hangup",
+    "media:publish",
+    "media:subscribe",
 ];
+
+/// Requests of the protocol that it does not serve yet.
+const NOT_BUILT: [&str; 3] = ["message:send", "message:ack", "message:history"];
 
 async fn one() -> (Cluster, Driver) {
     let generous =
@@ -153,8 +149,8 @@ async fn fields_of_a_wrong_type_are_refused_with_their_name() {
         ("room:join", json!({ "room": ROOM, "resume": {} }), "string"),
         ("room:join", json!({ "room": ROOM, "hops": -1 }), "-1"),
         ("room:join", json!({ "room": ROOM, "hops": "many" }), "u32"),
-        ("room:join", json!({ "room": ROOM, "id": "" }), "`id` must have 1 to 64"),
-        ("room:leave", json!({ "room": ROOM, "id": "i".repeat(65) }), "`id` must have 1 to 64"),
+        ("room:join", json!({ "room": ROOM, "id": "" }), "`id`: must have 1 to 64"),
+        ("room:leave", json!({ "room": ROOM, "id": "i".repeat(65) }), "`id`: must have 1 to 64"),
         ("room:leave", json!({ "room": [ROOM] }), "string"),
         ("room:heartbeat", json!({ "room": { "room": ROOM } }), "string"),
         ("room:peers", json!({ "room": ROOM, "limit": "all" }), "usize"),

@@ -100,7 +100,7 @@ impl Lesson {
         let gone = gone.await;
         assert_eq!(gone.body["peerCount"], 1);
         for member in &self.members {
-            assert!(left.contains(&(json!(member), json!("stale_left"))), "{member} in {left:?}");
+            assert!(left.contains(&(json!(member), json!("instance_lost"))), "{member} in {left:?}");
         }
         assert_eq!(self.stored().peers().await, 1);
         let presence = self.cluster.redis.command(&["ZCARD", &self.stored().key("presence")]).await;

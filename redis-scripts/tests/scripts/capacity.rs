@@ -2,10 +2,11 @@
 
 use key_prefix::RoomKey;
 use redis_scripts::{
-    Beat, Changed, Heartbeat, HeldRoom, Leave, OwnedReport, SettingsUpdate, Touch, Touched, Updated,
+    Acknowledged, Beat, CellChanges, Commit, Committed, Committing, Enqueue, Enqueued, Heartbeat, HeldRoom,
+    Keep, OwnedReport, ReplyTo, SettingsUpdate, Touch, Touched, Updated,
 };
 
-use crate::world::{OWNER_TTL, World, peer, room};
+use crate::world::{HORIZON, MADE, OWNER_TTL, World, room};
 
 on_both! {
     async fn a_heartbeat_of_2000_rooms(world: &World) {
@@ -39,32 +40,59 @@ on_both! {
         }
         world.redis(&add).await;
         let touch = [Touch { room: &world.room, token, users: &users }];
-        assert_eq!(world.scripts.touch(&world.keys, &me, &touch).await.unwrap(), Touched::Ok { users: 5000 });
+        assert_eq!(world.scripts.touch(&world.keys, &me, HORIZON, &touch).await.unwrap(), Touched::Ok { users: 5000 });
         assert_eq!(world.redis(&["ZCOUNT", &presence, "-inf", "5"]).await.number(), Some(0));
     }
 
-    async fn a_leave_of_9000_peers_at_once(world: &World) {
+    async fn a_commit_of_1000_commands_and_5000_peers(world: &World) {
         let me = world.register("a").await;
-        let pinned = world.pin_with(&me, |pin| pin.peer = Some(peer("stays", "host"))).await.unwrap();
-        let token = crate::world::token_of(&pinned);
-        let names: Vec<String> = (0..9000).map(|n| format!("n{n}")).collect();
+        let token = world.own(&me).await;
+        let names: Vec<String> = (0..5000).map(|n| format!("n{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (peers, presence) = (world.names.peers.to_string(), world.names.presence.to_string());
-        let (mut add_peers, mut add_users) = (vec!["HSET", &peers], vec!["ZADD", &presence]);
-        for name in &names {
-            add_peers.extend([name, "{}"]);
-            add_users.extend(["5", name]);
+        let ids: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
+        let mut commands = Vec::new();
+        for id in &ids {
+            let work = Enqueue { payload: id, ..world.enqueue(&me, 1000) };
+            let Enqueued::Ok { entry, .. } = world.scripts.enqueue(&world.keys, work).await.unwrap() else {
+                panic!("not appended")
+            };
+            commands.push((id, entry));
         }
-        world.redis(&add_peers).await;
-        world.redis(&add_users).await;
-        world.redis(&["HSET", &world.names.room.to_string(), "peers_n", "9001", "users_n", "9001"]).await;
-        let route_json = world.route_json();
-        let with = Leave {
-            me: &me, keys: &world.names, token, peers: &names, users: &names, route_json: &route_json, fanout: "",
+        let commands: Vec<_> = commands
+            .iter()
+            .map(|(id, entry)| Committing {
+                entry: Some("{}"),
+                answer: "{}",
+                keep: Some(Keep { caller: "ann", id, digest: "d" }),
+                reply: Some(ReplyTo { instance: me.as_str(), number: "7" }),
+                inbox: Some(Acknowledged { entry, aside: None }),
+                deadline: None,
+            })
+            .collect();
+        let changes = CellChanges {
+            set: names.iter().map(|name| (*name, "{}")).collect(),
+            peers_set: names.iter().map(|name| (*name, "{}")).collect(),
+            users_in: names.clone(),
+            ..CellChanges::default()
         };
-        let left = world.scripts.leave(&world.keys, with).await.unwrap();
-        assert!(matches!(left, Changed::Ok { peer_count: 1, .. }), "{left:?}");
-        assert!(world.standing().await.whole);
+        let committed = world.scripts.commit(&world.keys, world.commit(&me, token, 1, &commands, &changes)).await;
+        assert!(matches!(committed, Ok(Committed::Ok { cv, .. }) if cv.as_u64() == 1001), "{committed:?}");
+        let standing = world.standing().await;
+        assert!(standing.whole);
+        assert_eq!((standing.state.peers.len(), standing.state.presence.len()), (5000, 5000));
+        assert_eq!(world.scripts.inbox_read(&world.names, None, 10).await.unwrap(), []);
+
+        let changes = CellChanges {
+            removed: names.clone(),
+            peers_removed: names.clone(),
+            users_out: names,
+            ..CellChanges::default()
+        };
+        let with = Commit { batch: "b2", ..world.commit(&me, token, 1001, &[MADE], &changes) };
+        let committed = world.scripts.commit(&world.keys, with).await;
+        assert!(matches!(committed, Ok(Committed::Ok { cv, .. }) if cv.as_u64() == 1002), "{committed:?}");
+        let standing = world.standing().await;
+        assert!(standing.whole && standing.state.peers.is_empty());
     }
 
     async fn an_update_of_5000_settings(world: &World) {
@@ -73,7 +101,7 @@ on_both! {
         let fields: Vec<String> = (0..5000).map(|n| format!("f{n}")).collect();
         let patch: Vec<_> = fields.iter().map(|field| (field.as_str(), "{}".to_owned())).collect();
         let with = SettingsUpdate {
-            me: &me, keys: &world.names, if_version: None, max_bytes: 100, patch: &patch,
+            me: &me, room: &world.room, keys: &world.names, by: None, if_version: None, max_bytes: 100, patch: &patch,
             route_json: &world.route_json(), message: r#""settings":{},"by":null"#,
         };
         let updated = world.scripts.settings_update(&world.keys, with).await.unwrap();

@@ -3,7 +3,7 @@
 use key_prefix::{Instance, RoomKey};
 use redis_scripts::{Beat, CellVersion, Heartbeat, HeldRoom, OwnedReport, SettingsVersion, WatchedReport};
 
-use crate::world::{OWNER_TTL, World, other_than, peer, room, token_of};
+use crate::world::{OWNER_TTL, World, other_than, room, token_of};
 
 async fn beat(world: &World, me: &Instance, owned: &[HeldRoom], watched: &[RoomKey]) -> Beat {
     let fields = [("public_url", format!("http://{}", me.name())), ("version", "2".to_owned())];
@@ -24,7 +24,7 @@ async fn reports(
 }
 
 const fn held(sv: u64, cv: u64) -> OwnedReport {
-    OwnedReport::Held { sv: SettingsVersion::new(sv), cv: CellVersion::new(cv) }
+    OwnedReport::Held { sv: SettingsVersion::new(sv), cv: CellVersion::new(cv), inbox: 0 }
 }
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
 on_both! {
     async fn a_beat_renews_the_score_the_record_and_the_lease(world: &World) {
         let me = world.register("a").await;
-        let token = token_of(&world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap());
+        let token = token_of(&world.pin_seated(&me).await.unwrap());
         world.age_heartbeat(&me, OWNER_TTL).await;
         world.redis(&["PEXPIRE", &world.names.owner.to_string(), "5000"]).await;
         let before = world.now_ms().await;
@@ -66,8 +66,10 @@ on_both! {
 
     async fn i_6_lost_keys_are_found_by_their_sizes(world: &World) {
         let me = world.register("a").await;
-        for lost in [&world.names.settings, &world.names.peers, &world.names.presence, &world.names.room] {
-            let token = token_of(&world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap());
+        for lost in [
+            &world.names.settings, &world.names.peers, &world.names.presence, &world.names.cell, &world.names.room,
+        ] {
+            let token = token_of(&world.pin_seated(&me).await.unwrap());
             world.redis(&["DEL", &lost.to_string()]).await;
             let (found, _) = reports(world, &me, &world.held(token, true), &[]).await;
             assert_eq!(found, [OwnedReport::Damaged], "{lost:?}");
@@ -104,6 +106,20 @@ on_both! {
         assert!(world.ttl_ms(&record).await > 0 && world.ttl_ms(&world.names.fence).await > 0);
     }
 
+    async fn work_that_waits_is_reported_and_an_inbox_of_another_type_is_empty(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        let token = world.own(&a).await;
+        for _ in 0..3 {
+            world.scripts.enqueue(&world.keys, world.enqueue(&b, 10)).await.unwrap();
+        }
+        let found = reports(world, &a, &world.held(token, false), &[]).await.0;
+        assert!(matches!(found[..], [OwnedReport::Held { inbox: 3, .. }]), "{found:?}");
+        world.redis(&["DEL", &world.names.inbox.to_string()]).await;
+        world.redis(&["SET", &world.names.inbox.to_string(), "x"]).await;
+        assert_eq!(reports(world, &a, &world.held(token, true), &[]).await.0, [held(1, 1)]);
+        world.redis(&["DEL", &world.names.inbox.to_string()]).await;
+    }
+
     async fn watched_rooms_are_reported_with_their_versions(world: &World) {
         let (a, b) = (world.register("a").await, world.register("b").await);
         world.own(&a).await;
@@ -132,7 +148,7 @@ on_both! {
             HeldRoom { room: other.clone(), token: broken, check: true },
             HeldRoom { room: world.room.clone(), token, check: true },
         ];
-        for key in [&names.room, &names.settings, &names.guests, &names.peers, &names.presence] {
+        for key in [&names.room, &names.settings, &names.guests, &names.peers, &names.presence, &names.cell] {
             let saved = world.redis(&["DUMP", &key.to_string()]).await;
             world.redis(&["DEL", &key.to_string()]).await;
             world.redis(&["SET", &key.to_string(), "x"]).await;

@@ -30,16 +30,21 @@ macro_rules! on_both {
 }
 
 mod capacity;
+mod committing;
+mod due;
 mod heartbeat;
+mod inboxes;
+mod lanes;
 mod leases;
 mod listener;
 mod merging;
-mod peers;
 mod pinning;
 mod reaping;
 mod registration;
 mod releasing;
+mod sessions;
 mod settings;
+mod touching;
 mod watching;
 mod world;
 mod wrong_types;

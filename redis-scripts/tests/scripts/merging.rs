@@ -75,6 +75,8 @@ async fn merge(world: &World, target: &str, patch: String) -> String {
     let me = "a/1".parse().expect("an instance");
     let with = SettingsUpdate {
         me: &me,
+        room: &world.room,
+        by: None,
         keys: &world.names,
         if_version: None,
         max_bytes: usize::MAX >> 1,

@@ -1,10 +1,13 @@
 //! `pin`: who gets a room's lease, with which token, and what it loads.
 
 use key_prefix::{Instance, InstanceName};
-use redis_scripts::{FenceToken, Pin, Pinned, Read, RedisMillis};
+use redis_scripts::{
+    Birth, CellChanges, Committing, FenceToken, Keep, Pin, Pinned, Read, RedisMillis, ReplyTo,
+};
 use std::time::Duration;
 
-use crate::world::{DEFAULTS, OWNER_TTL, World, peer, token_of};
+use crate::listener::Listener;
+use crate::world::{CELL, DEFAULTS, OWNER_TTL, World, token_of};
 
 const FENCE_LIFE_MS: i64 = 7 * 24 * 3_600_000;
 
@@ -20,10 +23,10 @@ fn is_other(pinned: &Pinned, owner: &Instance) -> bool {
 on_both! {
     async fn rule_1_an_unowned_room_is_made_and_taken(world: &World) {
         let me = world.register("a").await;
-        let pinned = world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
-        let Pinned::Owned { token, previous, made, whole, now, watchers, state } = pinned else { panic!("{pinned:?}") };
+        let pinned = world.pin_seated(&me).await.unwrap();
+        let Pinned::Owned { token, previous, made, whole, now, watchers, inbox, committed_at, state } = pinned else { panic!("{pinned:?}") };
         assert!(made && whole);
-        assert_eq!((previous, watchers), (FenceToken::default(), 0));
+        assert_eq!((previous, watchers, inbox, committed_at), (FenceToken::default(), 0, 0, now));
         assert_eq!(token.as_u64(), now.as_u64());
         assert_eq!(state.status, "active");
         assert_eq!(state.created_at, now);
@@ -32,6 +35,8 @@ on_both! {
         assert_eq!(settings, DEFAULTS.map(|(field, json)| (field.to_owned(), json.to_owned())));
         assert_eq!(state.peers, [("p1".to_owned(), r#"{"role":"guest"}"#.to_owned())]);
         assert_eq!(state.presence, [("ann".to_owned(), now)]);
+        assert_eq!(state.cell, CELL.map(|(field, json)| (field.to_owned(), json.to_owned())));
+        assert_eq!(state.batch, "");
         assert_eq!((state.sv.as_u64(), state.cv.as_u64()), (1, 2));
 
         assert_eq!(owner(world).await, format!("{me} {token}"));
@@ -45,7 +50,7 @@ on_both! {
     async fn a_room_that_may_not_be_made_is_absent_and_nothing_is_written(world: &World) {
         let me = world.register("a").await;
         let before = world.keyspace().await;
-        assert_eq!(world.pin_with(&me, |pin| pin.create = None).await.unwrap(), Pinned::Absent);
+        assert_eq!(world.pin_with(&me, |pin| pin.birth = None).await.unwrap(), Pinned::Absent);
         assert_eq!(world.keyspace().await, before);
     }
 
@@ -195,16 +200,20 @@ on_both! {
 
     async fn a_taken_room_is_loaded_as_it_was_and_ends_no_more(world: &World) {
         let (a, b) = (world.register("a").await, world.register("b").await);
-        world.pin_with(&a, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
-        for key in [&world.names.room, &world.names.settings, &world.names.peers, &world.names.presence] {
+        world.pin_seated(&a).await.unwrap();
+        for key in [
+            &world.names.room, &world.names.settings, &world.names.peers, &world.names.presence, &world.names.cell,
+        ] {
             world.redis(&["PEXPIRE", &key.to_string(), "60000"]).await;
         }
         world.redis(&["DEL", &world.names.owner.to_string()]).await;
         let before = world.standing().await.state;
-        let taken = world.pin_with(&b, |pin| pin.peer = Some(peer("p2", "bob"))).await.unwrap();
+        let taken = world.pin_seated(&b).await.unwrap();
         let Pinned::Owned { made: false, whole: true, state, .. } = taken else { panic!("{taken:?}") };
-        assert_eq!(state, before, "a room with peers gets no joiner here: its new owner ends them first");
-        for key in [&world.names.room, &world.names.settings, &world.names.peers, &world.names.presence] {
+        assert_eq!(state, before, "what a room begins with counts only for one that is not there");
+        for key in [
+            &world.names.room, &world.names.settings, &world.names.peers, &world.names.presence, &world.names.cell,
+        ] {
             assert_eq!(world.ttl_ms(key).await, -1);
         }
     }
@@ -213,14 +222,14 @@ on_both! {
         let me = world.register("a").await;
         world.own(&me).await;
         world.redis(&["DEL", &world.names.settings.to_string()]).await;
-        let pinned = world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
+        let pinned = world.pin_seated(&me).await.unwrap();
         let Pinned::Owned { whole: false, state, .. } = pinned else { panic!("{pinned:?}") };
         assert!(state.peers.is_empty());
     }
 
     async fn leftovers_of_a_lost_record_are_not_part_of_the_new_room(world: &World) {
         let me = world.register("a").await;
-        world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
+        world.pin_seated(&me).await.unwrap();
         world.redis(&["DEL", &world.names.room.to_string()]).await;
         let pinned = world.pin(&me).await;
         let Pinned::Owned { made: true, whole: true, state, .. } = pinned else { panic!("{pinned:?}") };
@@ -234,5 +243,72 @@ on_both! {
         assert_ne!(InstanceName::new("a").unwrap().as_str(), namesake.name());
         world.redis(&["SET", &world.names.owner.to_string(), &format!("{namesake} 7"), "PX", "15000"]).await;
         assert!(matches!(world.pin(&me).await, Pinned::Other { .. }));
+    }
+
+    async fn a_closed_room_is_not_taken_by_who_wants_an_open_one(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        world.redis(&["HSET", &world.names.room.to_string(), "status", "closed"]).await;
+        let open = |pin: &mut Pin<'_>| pin.open_only = true;
+        assert!(is_other(&world.pin_with(&b, open).await.unwrap(), &a));
+        world.redis(&["DEL", &world.names.owner.to_string()]).await;
+        let before = world.keyspace().await;
+        assert_eq!(world.pin_with(&b, open).await.unwrap(), Pinned::Closed);
+        assert_eq!(world.keyspace().await, before);
+        let Pinned::Owned { state, .. } = world.pin(&b).await else { panic!("not owned") };
+        assert_eq!(state.status, "closed");
+        assert!(matches!(world.pin_with(&b, |pin| pin.birth = None).await.unwrap(), Pinned::Owned { made: false, .. }));
+    }
+
+    async fn i_14_the_commands_that_make_a_room_are_logged_answered_and_kept(world: &World) {
+        let me = world.register("a").await;
+        let mut listener = Listener::start(world).await;
+        let (changes, settings) = (CellChanges { status: Some("creating"), ..CellChanges::default() }, []);
+        let commands = [
+            Committing {
+                entry: Some(r#"{"events":["made"]}"#),
+                answer: r#"{"ok":true}"#,
+                keep: Some(Keep { caller: "ann", id: "c1", digest: "d1" }),
+                reply: Some(ReplyTo { instance: me.as_str(), number: "5" }),
+                ..Committing::default()
+            },
+            Committing { answer: "{}", ..Committing::default() },
+            Committing { entry: Some(r#"{"events":["joined"]}"#), ..Committing::default() },
+        ];
+        let due = RedisMillis::new(77);
+        let with = Pin {
+            me: &me,
+            room: &world.room,
+            owner_ttl: OWNER_TTL,
+            floor: FenceToken::default(),
+            renew: true,
+            birth: Some(Birth { settings: &settings, changes: &changes, commands: &commands, due: Some(due) }),
+            open_only: true,
+            deadline: None,
+        };
+        let pinned = world.scripts.pin(&world.keys, with).await.unwrap();
+        let Pinned::Owned { made: true, token, state, .. } = pinned else { panic!("{pinned:?}") };
+        assert_eq!((state.status.as_str(), state.cv.as_u64()), ("creating", 2));
+        assert_eq!(world.due().await, Some(77));
+        let lane = world.scripts.timeline(&world.keys, &world.room, None, 100, 100).await.unwrap().entries;
+        let found: Vec<_> = lane.iter().map(|it| (it.version, it.token, it.entry.as_str())).collect();
+        assert_eq!(found, [(2, token, r#"{"events":["joined"]}"#), (1, token, r#"{"events":["made"]}"#)]);
+        let kept = world.scripts.answer(&world.keys, &world.room, "ann", "c1").await.unwrap();
+        assert_eq!(kept, Some(("d1".to_owned(), r#"{"ok":true}"#.to_owned())));
+        let reply = world.keys.channel(key_prefix::ChannelKind::Reply, &me).to_string();
+        let answer = serde_json::json!({ "number": "5", "answer": { "ok": true } });
+        assert_eq!(listener.published(world).await, [(reply, answer)]);
+    }
+
+    async fn i_13_work_that_waits_is_counted_and_survives_a_change_of_owner(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        world.redis(&["DEL", &world.names.owner.to_string()]).await;
+        world.redis(&["PEXPIRE", &world.names.room.to_string(), "60000"]).await;
+        world.scripts.enqueue(&world.keys, world.enqueue(&a, 10)).await.unwrap();
+        assert!((1..=60_000).contains(&world.ttl_ms(&world.names.inbox).await), "it ends with the room");
+        let pinned = world.pin(&b).await;
+        assert!(matches!(pinned, Pinned::Owned { inbox: 1, .. }), "{pinned:?}");
+        assert_eq!(world.ttl_ms(&world.names.inbox).await, -1);
     }
 }

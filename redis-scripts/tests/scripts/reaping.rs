@@ -1,10 +1,10 @@
 //! `reap` and `sweep`.
 
 use key_prefix::Instance;
-use redis_scripts::{Acquired, FenceToken, Reap, Reaped, RedisMillis, Sweep, Swept};
+use redis_scripts::{Acquired, Enqueue, FenceToken, Reap, Reaped, RedisMillis, Sweep, Swept};
 use std::time::Duration;
 
-use crate::world::{APP, World, other_than, peer, room};
+use crate::world::{APP, World, other_than, room};
 
 const LEASE: &str = "reaper";
 const LIFE: Duration = Duration::from_secs(3600);
@@ -43,7 +43,7 @@ on_both! {
     async fn the_dead_lose_their_leases_and_watches_and_their_peers_stay(world: &World) {
         let (leader, dead) = (world.register("l").await, world.register("d").await);
         let token = lead(world, &leader).await;
-        world.pin_with(&dead, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
+        world.pin_seated(&dead).await.unwrap();
         world.scripts.watch(&world.keys, &dead, &world.room).await.unwrap();
         world.scripts.watch(&world.keys, &leader, &world.room).await.unwrap();
         let seen = score(world, &dead).await;
@@ -58,9 +58,10 @@ on_both! {
         let standing = world.standing().await;
         assert!(standing.whole);
         assert_eq!(standing.state.peers.len(), 1, "its next owner ends them");
-        for key in [&world.names.room, &world.names.peers, &world.names.presence] {
+        for key in [&world.names.room, &world.names.peers, &world.names.presence, &world.names.cell] {
             assert!(world.ttl_ms(key).await > 0, "what nobody owns has an end");
         }
+        assert!(world.due().await.unwrap() <= world.now_ms().await, "somebody must adopt it, now");
         let left = world.scripts.instances(&world.keys).await.unwrap().instances;
         assert_eq!(left.len(), 1);
         assert_eq!(reap(world, &leader, token, &dead, seen, 100).await, Reaped::Done { rooms: 0, watches: 0 }, "twice");
@@ -164,8 +165,12 @@ on_both! {
         }
         world.redis(&["PEXPIRE", &names("ending").room.to_string(), "60000"]).await;
         world.redis(&["DEL", &names("gone").room.to_string(), &names("gone").settings.to_string()]).await;
+        let work = Enqueue { room: &room("unowned"), keys: &names("unowned"), ..world.enqueue(&leader, 10) };
+        world.scripts.enqueue(&world.keys, work).await.unwrap();
         let swept = sweep(world, &leader, token, "", 100).await;
         assert_eq!(swept, Swept::Ok { next: String::new(), ended: 1, dropped: 1 });
+        assert!(world.ttl_ms(&names("unowned").inbox).await > 60_000);
+        assert!(world.ttl_ms(&names("gone").cell).await > 60_000, "what is left of a lost room ends too");
         assert_eq!(world.ttl_ms(&names("owned").room).await, -1);
         assert!(world.ttl_ms(&names("unowned").settings).await > 60_000);
         assert!(world.ttl_ms(&names("ending").room).await <= 60_000);

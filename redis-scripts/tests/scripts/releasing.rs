@@ -2,11 +2,12 @@
 
 use key_prefix::Instance;
 use redis_scripts::{
-    CellVersion, FenceToken, Pinned, RedisMillis, Release, Released, Restore, Restored, SettingsVersion,
+    CellChanges, CellVersion, FenceToken, Pinned, RedisMillis, Release, Released, Restore, Restored,
+    SettingsVersion,
 };
 use std::time::Duration;
 
-use crate::world::{World, other_than, peer};
+use crate::world::{MADE, PEER, World, other_than};
 
 const LIFE: Duration = Duration::from_secs(3600);
 
@@ -16,6 +17,13 @@ async fn release(world: &World, me: &Instance, token: FenceToken, only_empty: bo
 }
 
 async fn restore(world: &World, me: &Instance, token: FenceToken, seen: Option<SettingsVersion>) -> Restored {
+    let changes = CellChanges {
+        status: Some("closing"),
+        set: vec![("ban:eve", "{}")],
+        peers_set: vec![("p1", PEER), ("p2", PEER), ("p3", PEER)],
+        users_in: vec!["ann", "bob"],
+        ..CellChanges::default()
+    };
     let with = Restore {
         me,
         room: &world.room,
@@ -27,7 +35,9 @@ async fn restore(world: &World, me: &Instance, token: FenceToken, seen: Option<S
         created_at: RedisMillis::new(77),
         settings: &[("vad", "1"), ("custom", "{}")],
         guests: &[("ann", r#"{"handRaised":true}"#)],
-        peers: &[peer("p1", "ann"), peer("p2", "ann"), peer("p3", "bob")],
+        changes: &changes,
+        batch: "b9",
+        due: Some(RedisMillis::new(88)),
     };
     world.scripts.restore(&world.keys, with).await.expect("an answer")
 }
@@ -61,13 +71,40 @@ on_both! {
 
     async fn a_room_with_peers_is_busy_unless_it_is_released_all_the_same(world: &World) {
         let me = world.register("a").await;
-        let pinned = world.pin_with(&me, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
+        let pinned = world.pin_seated(&me).await.unwrap();
         let token = crate::world::token_of(&pinned);
         let before = world.keyspace().await;
-        assert_eq!(release(world, &me, token, true).await, Released::Busy { peer_count: 1 });
+        assert_eq!(release(world, &me, token, true).await, Released::Busy { peer_count: 1, inbox: 0 });
         assert_eq!(world.keyspace().await, before);
         assert_eq!(release(world, &me, token, false).await, Released::Ok);
         assert!(world.ttl_ms(&world.names.peers).await > 0);
+        assert!(world.due().await.is_some_and(|due| due > 0), "somebody must look after those in it");
+    }
+
+    async fn i_13_a_room_with_work_is_busy_and_falls_due_when_it_is_released_all_the_same(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        world.scripts.enqueue(&world.keys, world.enqueue(&me, 10)).await.unwrap();
+        let before = world.keyspace().await;
+        assert_eq!(release(world, &me, token, true).await, Released::Busy { peer_count: 0, inbox: 1 });
+        assert_eq!(world.keyspace().await, before);
+        assert_eq!(release(world, &me, token, false).await, Released::Ok);
+        assert!(world.due().await.is_some_and(|due| due > 0));
+        assert!(world.ttl_ms(&world.names.inbox).await > 0);
+    }
+
+    async fn a_room_half_way_stays_due_and_one_at_rest_does_not(world: &World) {
+        let me = world.register("a").await;
+        for (status, is_due) in [("active", false), ("closed", false), ("creating", true), ("closing", true)] {
+            let token = world.own(&me).await;
+            let changes = CellChanges { status: Some(status), ..CellChanges::default() };
+            let due = Some(RedisMillis::new(7));
+            let with = redis_scripts::Commit { due, ..world.commit(&me, token, 1, &[MADE], &changes) };
+            world.scripts.commit(&world.keys, with).await.unwrap();
+            assert_eq!(release(world, &me, token, true).await, Released::Ok, "{status}");
+            assert_eq!(world.due().await.is_some(), is_due, "{status}");
+            world.redis(&["DEL", &world.names.room.to_string(), &world.keys.due().to_string()]).await;
+        }
     }
 
     async fn a_lost_room_is_written_anew_as_its_owner_knows_it(world: &World) {
@@ -82,6 +119,9 @@ on_both! {
         let state = &standing.state;
         assert_eq!((state.sv.as_u64(), state.cv.as_u64(), state.created_at.as_u64()), (1_000_005, 1_000_009, 77));
         assert_eq!((state.settings.len(), state.guests.len(), state.peers.len()), (2, 1, 3));
+        assert_eq!((state.status.as_str(), state.batch.as_str()), ("closing", "b9"));
+        assert_eq!(state.cell, [("ban:eve".to_owned(), "{}".to_owned())]);
+        assert_eq!(world.due().await, Some(88));
         assert_eq!(state.presence.len(), 2, "two users, one of them with two peers");
         let index = world.redis(&["ZRANGE", &world.names.rooms.to_string(), "0", "-1"]).await.texts();
         assert_eq!(index, [world.room.room()]);

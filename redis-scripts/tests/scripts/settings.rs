@@ -5,7 +5,7 @@ use redis_scripts::{GuestUpdate, SettingsUpdate, SettingsVersion, Updated};
 use serde_json::json;
 
 use crate::listener::Listener;
-use crate::world::{World, peer};
+use crate::world::World;
 
 const MAX_BYTES: usize = 4096;
 const MAX_GUESTS: usize = 3;
@@ -23,6 +23,8 @@ async fn update_if(
     let patch: Vec<_> = patch.iter().map(|(field, json)| (*field, (*json).to_owned())).collect();
     let with = SettingsUpdate {
         me,
+        room: &world.room,
+        by: None,
         keys: &world.names,
         if_version,
         max_bytes: MAX_BYTES,
@@ -36,6 +38,8 @@ async fn update_if(
 async fn update_guest(world: &World, me: &Instance, user: &str, present: bool, patch: &str) -> Updated {
     let with = GuestUpdate {
         me,
+        room: &world.room,
+        by: None,
         keys: &world.names,
         if_version: None,
         max_bytes: MAX_BYTES,
@@ -163,8 +167,7 @@ on_both! {
         assert!(matches!(refused, Updated::TooLarge { field, bytes } if field == "bob" && bytes > MAX_BYTES));
         assert_eq!(world.keyspace().await, before);
 
-        assert!(matches!(world.pin_with(&a, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap(),
-            redis_scripts::Pinned::Owned { token: same, .. } if same == token));
+        world.join(&a, token, 1, "ann").await;
         assert!(matches!(update_guest(world, &a, "ann", true, "{}").await, Updated::Ok { .. }));
         world.redis(&["DEL", &world.names.guests.to_string()]).await;
         let damaged = update_guest(world, &a, "ann", false, "{}").await;
@@ -180,6 +183,8 @@ on_both! {
         let route_json = world.route_json();
         let with = |if_version| GuestUpdate {
             me: &a,
+            room: &world.room,
+            by: None,
             keys: &world.names,
             if_version,
             max_bytes: MAX_BYTES,

@@ -2,7 +2,7 @@
 
 use redis_scripts::Read;
 
-use crate::world::{World, peer};
+use crate::world::{CELL, World};
 
 async fn members(world: &World, key: &key_prefix::Key) -> Vec<String> {
     world.redis(&["SMEMBERS", &key.to_string()]).await.texts()
@@ -12,13 +12,14 @@ on_both! {
     async fn a_room_is_read_whole_with_its_owner(world: &World) {
         let a = world.register("a").await;
         assert_eq!(world.scripts.read_room(&world.keys, &world.room).await.unwrap(), Read::Missing);
-        let pinned = world.pin_with(&a, |pin| pin.peer = Some(peer("p1", "ann"))).await.unwrap();
+        let pinned = world.pin_seated(&a).await.unwrap();
         let before = world.keyspace().await;
         let standing = world.standing().await;
         assert!(standing.whole);
         assert_eq!((standing.owner.as_str(), standing.url.as_str()), (a.as_str(), "http://a"));
         assert_eq!(standing.token, crate::world::token_of(&pinned));
         assert_eq!(standing.state.peers.len(), 1);
+        assert_eq!(standing.state.cell.len(), CELL.len());
         assert_eq!(world.keyspace().await, before, "reading writes nothing");
 
         world.redis(&["DEL", &world.names.owner.to_string(), &world.names.peers.to_string()]).await;

@@ -4,7 +4,8 @@ use e2e::resp::Value;
 use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use key_prefix::{AppCode, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey, RoomKeys};
 use redis_scripts::{
-    FenceToken, Pin, Pinned, Read, RecordedPeer, Register, Registered, ScriptError, Scripts, Standing,
+    Birth, CellChanges, CellVersion, Commit, Committed, Committing, Enqueue, FenceToken, Pin, Pinned, Read,
+    Register, Registered, ScriptError, Scripts, Standing,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +14,19 @@ pub(crate) const APP: &str = "school";
 pub(crate) const OWNER_TTL: Duration = Duration::from_secs(15);
 /// Settings that a room is made with.
 pub(crate) const DEFAULTS: [(&str, &str); 2] = [("vad", r#"{"threshold":0.5}"#), ("custom", "{}")];
+/// Fields of the cell that a room is made with.
+pub(crate) const CELL: [(&str, &str); 2] = [("room", r#"{"capacity":8}"#), ("seat:1", r#"{"locked":false}"#)];
+pub(crate) const PEER: &str = r#"{"role":"guest"}"#;
+/// A command with events and nobody who waits for it.
+pub(crate) const MADE: Committing<'static> = Committing {
+    entry: Some(r#"{"events":[]}"#),
+    answer: "",
+    keep: None,
+    reply: None,
+    inbox: None,
+    deadline: None,
+};
+pub(crate) const HORIZON: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {
     pub(crate) server: RedisServer,
@@ -111,24 +125,39 @@ impl World {
         self.pin_with(me, |_| {}).await.expect("an answer")
     }
 
-    /// Pins the room as a join does, or with something changed.
+    /// Pins the room as a join does, or with something changed. One command makes it.
     pub(crate) async fn pin_with(
         &self,
         me: &Instance,
         change: impl FnOnce(&mut Pin<'_>),
     ) -> Result<Pinned, ScriptError> {
-        self.pin_room_with(me, &self.room, change).await
+        let changes = CellChanges { set: CELL.to_vec(), ..CellChanges::default() };
+        self.pin_room_with(me, &self.room, &changes, &[MADE], change).await
+    }
+
+    /// Pins the room; one that it makes is made by two commands, of which the second is the join of `ann`.
+    pub(crate) async fn pin_seated(&self, me: &Instance) -> Result<Pinned, ScriptError> {
+        let changes = CellChanges {
+            set: CELL.to_vec(),
+            peers_set: vec![("p1", PEER)],
+            users_in: vec!["ann"],
+            ..CellChanges::default()
+        };
+        self.pin_room_with(me, &self.room, &changes, &[MADE, MADE], |_| {}).await
     }
 
     /// Pins another room and returns its token.
     pub(crate) async fn own_room(&self, me: &Instance, room: &RoomKey) -> FenceToken {
-        token_of(&self.pin_room_with(me, room, |_| {}).await.expect("an answer"))
+        let changes = CellChanges { set: CELL.to_vec(), ..CellChanges::default() };
+        token_of(&self.pin_room_with(me, room, &changes, &[MADE], |_| {}).await.expect("an answer"))
     }
 
     async fn pin_room_with(
         &self,
         me: &Instance,
         room: &RoomKey,
+        changes: &CellChanges<'_>,
+        commands: &[Committing<'_>],
         change: impl FnOnce(&mut Pin<'_>),
     ) -> Result<Pinned, ScriptError> {
         let defaults = DEFAULTS.map(|(field, json)| (field, json.to_owned()));
@@ -138,12 +167,68 @@ impl World {
             owner_ttl: OWNER_TTL,
             floor: FenceToken::default(),
             renew: true,
-            create: Some(&defaults),
+            birth: Some(Birth { settings: &defaults, changes, commands, due: None }),
+            open_only: false,
             deadline: None,
-            peer: None,
         };
         change(&mut pin);
         self.scripts.pin(&self.keys, pin).await
+    }
+
+    /// A commit to the room.
+    pub(crate) const fn commit<'a>(
+        &'a self,
+        me: &'a Instance,
+        token: FenceToken,
+        cv: u64,
+        commands: &'a [Committing<'a>],
+        changes: &'a CellChanges<'a>,
+    ) -> Commit<'a> {
+        Commit {
+            me,
+            room: &self.room,
+            keys: &self.names,
+            token,
+            cv: CellVersion::new(cv),
+            batch: "b1",
+            commands,
+            changes,
+            due: None,
+            fanout: &[],
+        }
+    }
+
+    /// Commits the join of a user with one peer of that name, and returns the new cell version.
+    pub(crate) async fn join(&self, me: &Instance, token: FenceToken, cv: u64, user: &str) -> u64 {
+        let changes =
+            CellChanges { peers_set: vec![(user, PEER)], users_in: vec![user], ..CellChanges::default() };
+        let batch = format!("join-{user}-{cv}");
+        let with = Commit { batch: &batch, ..self.commit(me, token, cv, &[MADE], &changes) };
+        match self.scripts.commit(&self.keys, with).await.expect("an answer") {
+            Committed::Ok { cv, .. } => cv.as_u64(),
+            refused => panic!("{refused:?}"),
+        }
+    }
+
+    /// Work for the room's owner that nobody waits for.
+    pub(crate) const fn enqueue<'a>(&'a self, me: &'a Instance, cap: usize) -> Enqueue<'a> {
+        Enqueue {
+            me,
+            room: &self.room,
+            keys: &self.names,
+            route_json: r#""school\u0000math-101""#,
+            payload: "{}",
+            keep: None,
+            number: None,
+            deadline: None,
+            seen: None,
+            cap,
+        }
+    }
+
+    /// When the room is due; `None`: it is not.
+    pub(crate) async fn due(&self) -> Option<i64> {
+        self.redis(&["ZSCORE", &self.keys.due().to_string(), self.room.route()]).await.number()
     }
 
     /// Pins the room and returns its token.
@@ -165,10 +250,6 @@ impl World {
 
 pub(crate) fn room(id: &str) -> RoomKey {
     RoomKey::new(AppCode::new(APP).expect("a good app"), RoomId::new(id).expect("a good room"))
-}
-
-pub(crate) const fn peer<'a>(peer: &'a str, user: &'a str) -> RecordedPeer<'a> {
-    RecordedPeer { peer, user, json: r#"{"role":"guest"}"# }
 }
 
 pub(crate) fn token_of(pinned: &Pinned) -> FenceToken {

@@ -3,17 +3,20 @@
 use e2e::servers::Flavor;
 use key_prefix::{Instance, InstanceName, Key, RedisType};
 use redis_scripts::{
-    CellVersion, FenceToken, GuestUpdate, Heartbeat, HeldRoom, Join, Leave, Reap, RedisMillis, Register,
-    Release, Restore, SCRIPTS, ScriptError, SettingsUpdate, SettingsVersion, Sweep, Touch,
+    Acknowledged, CellChanges, CellVersion, Commit, Committing, DueRooms, Enqueue, FenceToken, GuestUpdate,
+    Heartbeat, HeldRoom, Keep, Notify, Offer, Reap, RedisMillis, Register, Release, Restore, SCRIPTS,
+    ScriptError, SessionOpen, SettingsUpdate, SettingsVersion, Sweep, Touch,
 };
 use std::time::Duration;
 
-use crate::world::{APP, OWNER_TTL, World, peer, token_of};
+use crate::world::{APP, HORIZON, OWNER_TTL, World, token_of};
 
 const LEASE: &str = "reaper";
 const LIFE: Duration = Duration::from_secs(60);
+const COMMAND: Keep<'static> = Keep { caller: "ann", id: "c1", digest: "d1" };
+const EVENT: &str = "e1";
 
-/// A room of `a` with one peer, watched by `b`; `a` leads the reaper.
+/// A room of `a` with one peer, watched by `b`, with work of `b` in its inbox; `a` leads the reaper.
 struct Scene {
     a: Instance,
     b: Instance,
@@ -25,16 +28,17 @@ impl Scene {
     async fn set(world: &World) -> Self {
         world.redis(&["FLUSHALL"]).await;
         let (a, b) = (world.register("a").await, world.register("b").await);
-        let token =
-            token_of(&world.pin_with(&a, |pin| pin.peer = Some(peer("p1", "ann"))).await.expect("pinned"));
+        let token = token_of(&world.pin_seated(&a).await.expect("pinned"));
         world.scripts.watch(&world.keys, &b, &world.room).await.expect("watched");
+        world.scripts.enqueue(&world.keys, world.enqueue(&b, 10)).await.expect("appended");
         let led = world.scripts.lease_acquire(&world.keys, LEASE, &a, LIFE).await.expect("an answer");
         let redis_scripts::Acquired::Ok { token: lease, .. } = led else { panic!("{led:?}") };
         Self { a, b, token, lease }
     }
 
     /// The keys whose type a script must look at. Left out are those that it only gives an end or deletes,
-    /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, which are passed over.
+    /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, and of single users in
+    /// the scripts for sessions, which are passed over.
     fn keys(&self, world: &World, script: &str) -> Vec<Key> {
         let (keys, room) = (&world.keys, world.names.clone());
         let incarnation = keys.incarnation_of(&self.a);
@@ -58,18 +62,70 @@ impl Scene {
                 room.guests,
                 room.peers,
                 room.presence,
+                room.cell,
                 room.watchers,
                 room.rooms,
+                room.lane,
+                room.inbox,
+                keys.due(),
             ],
-            "join" | "leave" => {
-                vec![incarnation, room.owner, room.room, room.peers, room.presence, room.watchers]
+            "commit" => vec![
+                incarnation,
+                room.owner,
+                room.room,
+                room.cell,
+                room.peers,
+                room.presence,
+                room.watchers,
+                room.lane,
+                room.inbox,
+                room.aside,
+                keys.due(),
+                keys.answer(&world.room, COMMAND.caller, COMMAND.id),
+            ],
+            "enqueue" => vec![
+                room.room,
+                room.owner,
+                room.inbox,
+                keys.due(),
+                keys.answer(&world.room, COMMAND.caller, COMMAND.id),
+                keys.seen(&world.room, EVENT),
+            ],
+            "inbox_read" => vec![room.inbox],
+            "answer" => vec![keys.answer(&world.room, COMMAND.caller, COMMAND.id)],
+            "timeline" => vec![room.lane],
+            "due" => vec![keys.lease(LEASE), keys.due(), keys.instances()],
+            "offer" => vec![keys.lease(LEASE)],
+            "sessions_open" | "sessions_close" | "sessions_touch" => vec![],
+            "sessions_of" => vec![keys.instances(), keys.sessions(APP, "ann")],
+            "notify" => vec![keys.instances()],
+            "touch" => vec![incarnation, keys.due(), room.owner, room.presence],
+            "release" => vec![
+                keys.instance_rooms(&self.a),
+                room.owner,
+                room.room,
+                room.peers,
+                room.presence,
+                room.inbox,
+                keys.due(),
+            ],
+            "restore" => vec![incarnation, room.owner, room.room, room.rooms, keys.due()],
+            "settings_update" => {
+                vec![room.room, room.settings, room.owner, room.watchers, room.fence, room.cell, room.lane]
             }
-            "touch" => vec![incarnation, room.owner, room.presence],
-            "release" => vec![keys.instance_rooms(&self.a), room.owner, room.peers],
-            "restore" => vec![incarnation, room.owner, room.room, room.rooms],
-            "settings_update" => vec![room.room, room.settings, room.owner, room.watchers],
-            "guest_update" => vec![room.room, room.guests, room.presence, room.owner, room.watchers],
-            "read" => vec![room.room, room.settings, room.guests, room.peers, room.presence, room.owner],
+            "guest_update" => vec![
+                room.room,
+                room.guests,
+                room.presence,
+                room.owner,
+                room.watchers,
+                room.fence,
+                room.cell,
+                room.lane,
+            ],
+            "read" => {
+                vec![room.room, room.settings, room.guests, room.peers, room.presence, room.cell, room.owner]
+            }
             "watch" => vec![
                 room.watchers,
                 keys.instance_watches(&self.b),
@@ -78,6 +134,7 @@ impl Scene {
                 room.guests,
                 room.peers,
                 room.presence,
+                room.cell,
                 room.owner,
             ],
             "unwatch" => vec![room.watchers, keys.instance_watches(&self.b)],
@@ -91,6 +148,7 @@ impl Scene {
                 keys.instance(&self.b),
                 keys.instance_rooms(&self.b),
                 keys.instance_watches(&self.b),
+                keys.due(),
             ],
             "sweep" => vec![keys.lease(LEASE), room.rooms],
             unknown => panic!("what are the keys of {unknown}?"),
@@ -116,27 +174,54 @@ impl Scene {
                 scripts.heartbeat(keys, with).await.map(drop)
             }
             "pin" => world.pin_with(me, |_| {}).await.map(drop),
-            "join" => {
-                let peer = peer("p2", "bob");
-                let with = Join {
-                    me,
-                    keys: room,
-                    token,
-                    peer,
-                    replaced: &["p1"],
-                    route_json: &route_json,
-                    fanout: "",
+            "commit" => {
+                let entry = scripts.inbox_read(room, None, 1).await.ok().and_then(|mut found| found.pop());
+                let entry = entry.map_or_else(|| "1-1".to_owned(), |found| found.entry);
+                let commands = [Committing {
+                    entry: Some("{}"),
+                    keep: Some(COMMAND),
+                    inbox: Some(Acknowledged { entry: &entry, aside: Some("test") }),
+                    ..Committing::default()
+                }];
+                let changes = CellChanges {
+                    set: vec![("seat:1", "{}")],
+                    peers_set: vec![("p2", "{}")],
+                    users_in: vec!["bob"],
+                    ..CellChanges::default()
                 };
-                scripts.join(keys, with).await.map(drop)
+                let fanout = ["{}".to_owned()];
+                let with = Commit { fanout: &fanout, ..world.commit(me, token, 2, &commands, &changes) };
+                scripts.commit(keys, with).await.map(drop)
             }
-            "leave" => {
-                let (peers, users) = (&["p1"], &["ann"]);
-                let with = Leave { me, keys: room, token, peers, users, route_json: &route_json, fanout: "" };
-                scripts.leave(keys, with).await.map(drop)
+            "enqueue" => {
+                let with = Enqueue { keep: Some(COMMAND), seen: Some(EVENT), ..world.enqueue(me, 10) };
+                scripts.enqueue(keys, with).await.map(drop)
+            }
+            "inbox_read" => scripts.inbox_read(room, None, 10).await.map(drop),
+            "answer" => scripts.answer(keys, &world.room, COMMAND.caller, COMMAND.id).await.map(drop),
+            "timeline" => scripts.timeline(keys, &world.room, None, 10, 10).await.map(drop),
+            "due" => {
+                let with = DueRooms { lease: LEASE, me, token: self.lease, owner_ttl: OWNER_TTL, limit: 10 };
+                scripts.due(keys, with).await.map(drop)
+            }
+            "offer" => {
+                let with = Offer { lease: LEASE, me, token: self.lease, offers: &[(&world.room, me)] };
+                scripts.offer(keys, with).await.map(drop)
+            }
+            "sessions_open" => {
+                let session = SessionOpen { app: APP, user: "ann", socket: "s1", json: "{}" };
+                scripts.sessions_open(keys, me, &[session]).await
+            }
+            "sessions_close" => scripts.sessions_close(keys, me, &[(APP, "ann", "s1")]).await,
+            "sessions_touch" => scripts.sessions_touch(keys, &[(APP, "ann")], LIFE).await,
+            "sessions_of" => scripts.sessions_of(keys, APP, "ann").await.map(drop),
+            "notify" => {
+                let with = Notify { app: APP, users: &["ann"], event: "e", body: "{}" };
+                scripts.notify(keys, with).await.map(drop)
             }
             "touch" => {
                 let touch = [Touch { room: &world.room, token, users: &["ann"] }];
-                scripts.touch(keys, me, &touch).await.map(drop)
+                scripts.touch(keys, me, HORIZON, &touch).await.map(drop)
             }
             "release" => {
                 let with =
@@ -155,14 +240,18 @@ impl Scene {
                     created_at: RedisMillis::new(1),
                     settings: &[],
                     guests: &[],
-                    peers: &[],
+                    changes: &CellChanges::default(),
+                    batch: "",
+                    due: None,
                 };
                 scripts.restore(keys, with).await.map(drop)
             }
             "settings_update" => {
                 let with = SettingsUpdate {
                     me,
+                    room: &world.room,
                     keys: room,
+                    by: Some("ann"),
                     if_version: None,
                     max_bytes: 1000,
                     patch: &patch,
@@ -174,7 +263,9 @@ impl Scene {
             "guest_update" => {
                 let with = GuestUpdate {
                     me,
+                    room: &world.room,
                     keys: room,
+                    by: Some("ann"),
                     if_version: None,
                     max_bytes: 1000,
                     max_guests: 10,

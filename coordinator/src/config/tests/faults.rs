@@ -138,7 +138,7 @@ fn faults_of_an_app() {
         ),
         (
             "seats_file = \"x\"",
-            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, devices, media, idle_ms, presence_window_ms, heartbeat_ms, hooks, webhook, callbacks",
+            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, ring_ms, devices, media, idle_ms, presence_window_ms, heartbeat_ms, hooks, webhook, callbacks",
         ),
     ] {
         assert_eq!(messages(read(&format!("{LEAST}{lines}\n"))), expected, "{lines}");

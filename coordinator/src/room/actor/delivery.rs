@@ -1,34 +1,178 @@
 //! What members are told, never before Redis has acknowledged it.
 
-use serde_json::Value;
+use room_cell::{Cell, Event, LeaveReason};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actor, State};
-use crate::classroom::guest;
 use crate::error::Redirect;
 use crate::node::random_pause;
-use crate::room::members::Members;
+use crate::paths::{Class as _, Control, Owner};
+use crate::room::batch::{Batch, Step};
+use crate::room::delta::Delta;
+use crate::room::links::Links;
 use crate::room::names::json_string;
-use crate::room::peer::{LeaveReason, Role};
+use crate::room::peer::PeerView;
 use crate::room::presence::PresenceWindow;
 use crate::room::projection::StateChange;
-use crate::socket::Delivery;
-use media_bridge::{Grant, MediaServer as _, PeerRef, Permissions};
+use crate::socket::{Client, Delivery};
+use redis_scripts::Notify;
 
 impl Actor {
+    /// Tells everybody concerned what a batch did.
+    pub(super) async fn tell_batch(&mut self, batch: &Batch) {
+        let delta = batch.delta();
+        if let Some(reason) = delta.closed() {
+            self.tell_closed(reason.as_deref());
+        }
+        for step in &batch.steps {
+            for event in step.events() {
+                self.cut_off(event).await;
+                self.role_changed(event).await;
+                self.notify_of(step, event, &batch.cell);
+            }
+        }
+        self.tell_delta(&delta, batch.cell.version);
+    }
+
+    /// Tells members what changed, or notes it for the window if it is presence alone.
+    pub(super) fn tell_delta(&mut self, delta: &Delta, to: u64) {
+        if delta.is_empty() || !self.serves() {
+            return;
+        }
+        if delta.is_presence_alone() {
+            self.presence_moved(to, delta);
+            return;
+        }
+        self.flush_presence();
+        let State::Owned(room) = &mut self.state else { return };
+        let body = format!(r#","to":{to}{}}}"#, delta.parts(room.cell()));
+        let names: Vec<Owner> = delta.names().collect();
+        let head = format!("{},\"of\":\"cell\",\"from\":", self.names.event_head);
+        let mut last: Option<(u64, Box<RawValue>)> = None;
+        for linked in room.links_mut().iter_mut().filter(|linked| linked.seen < to) {
+            let seen = std::mem::replace(&mut linked.seen, to);
+            let Some(client) = linked.client() else { continue };
+            let same = last.take_if(|(from, _)| *from == seen);
+            let event = same
+                .map(|(_, event)| event)
+                .or_else(|| RawValue::from_string(format!("{head}{seen}{body}")).ok());
+            let Some(event) = event else { continue };
+            for name in &names {
+                deliver(&self.node.metrics, client, *name, &event);
+            }
+            last = Some((seen, event));
+        }
+    }
+
+    /// Whoever a batch put out is reached no more.
+    async fn cut_off(&mut self, event: &Event) {
+        let (user, peers, reason) = match event {
+            Event::Joined { peer, replaced, .. } => (&peer.user, replaced.as_slice(), None),
+            Event::PeerEnded { peer, user, reason } => (user, std::slice::from_ref(peer), Some(*reason)),
+            Event::Left { user, peers, reason } => (user, peers.as_slice(), Some(*reason)),
+            _ => return,
+        };
+        let names = Arc::clone(&self.names);
+        for peer in peers {
+            let links = match &mut self.state {
+                State::Owned(room) => room.links_mut(),
+                State::Suspended(room) => &mut room.links,
+                State::New | State::Refused(_) | State::Ended => return,
+            };
+            let gone = links.remove(peer.as_str());
+            match (gone.as_ref().and_then(|linked| linked.client()), reason) {
+                (Some(client), None) => client.evict(&names, "replaced"),
+                (Some(client), Some(LeaveReason::Kicked)) => client.evict(&names, "kicked"),
+                (Some(client), Some(_)) => client.forget(&names.key),
+                (None, _) => {}
+            }
+            self.leave_media(&user.shared(), &peer.shared()).await;
+        }
+    }
+
+    /// Connections know their role in the room, and the media server what comes with it.
+    async fn role_changed(&self, event: &Event) {
+        let (Event::RoleChanged { user, role, .. }, State::Owned(room)) = (event, &self.state) else { return };
+        for linked in room.links().iter().map(|(_, linked)| linked).filter(|it| *it.user == *user.as_str()) {
+            if let Some(client) = linked.client() {
+                client.has_role(&self.names.key, *role);
+            }
+        }
+        self.set_permissions(user.as_str()).await;
+    }
+
+    fn tell_closed(&self, reason: Option<&str>) {
+        let State::Owned(room) = &self.state else { return };
+        let reason = reason.map_or_else(|| "null".to_owned(), json_string);
+        let Ok(event) = RawValue::from_string(format!(r#"{},"reason":{reason}}}"#, self.names.event_head))
+        else {
+            return;
+        };
+        for client in room.links().clients() {
+            deliver(&self.node.metrics, client, Owner::RoomClosed, &event);
+        }
+    }
+
+    /// Tells users who need not be in the room, at whatever instance they are.
+    fn notify_of(&self, step: &Step, event: &Event, cell: &Cell) {
+        let head = &self.names.event_head;
+        let rang = |id: &room_cell::CallId| cell.call.as_ref().filter(|call| call.id == *id);
+        let of_call = |call: &room_cell::Call, except: Option<&str>| {
+            let users: Vec<Arc<str>> = call.to.iter().map(room_cell::UserId::shared).collect();
+            let except = except.map_or_else(String::new, |sid| format!(r#","except":{}"#, json_string(sid)));
+            let call = serde_json::to_string(call).unwrap_or_default();
+            (users, format!(r#"{head},"call":{call}{except}}}"#))
+        };
+        let (class, (users, body)) = match event {
+            Event::Banned { user, ban } => {
+                let reason = ban.reason.as_deref().map_or_else(|| "null".to_owned(), json_string);
+                (Control::RoomKicked, (vec![user.shared()], format!(r#"{head},"reason":{reason}}}"#)))
+            }
+            Event::CallStarted { call } => (Control::CallIncoming, of_call(call, None)),
+            Event::CallAccepted { call, .. } => {
+                let Some(call) = rang(call) else { return };
+                let answerer = match (&self.state, step.order.as_ref().map(room_cell::Validated::actor)) {
+                    (State::Owned(room), Some(room_cell::Actor::User { peer: Some(peer), .. })) => {
+                        room.links().get(peer.as_str()).and_then(|linked| linked.client())
+                    }
+                    _ => None,
+                };
+                let sid = answerer.map(|client| client.sid().to_string());
+                (Control::CallEndedElsewhere, of_call(call, sid.as_deref()))
+            }
+            Event::CallEnded { call, .. } => {
+                // Who was in it hears by `call:update`; this is for those where it rang to its end.
+                let Some(call) = rang(call).filter(|call| call.accepted_by.is_none()) else { return };
+                (Control::CallEndedElsewhere, of_call(call, None))
+            }
+            _ => return,
+        };
+        let (store, app) = (self.node.store.clone(), self.names.key.app().to_owned());
+        tokio::spawn(async move {
+            let users: Vec<&str> = users.iter().map(|user| &**user).collect();
+            let with = Notify { app: &app, users: &users, event: class.name(), body: &body };
+            // Who is not reached makes up by reading the call: its state does not depend on the telling.
+            if let Err(error) = store.timed("notify", store.scripts.notify(&store.keys, with)).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, ?class, "sessions were not told");
+            }
+        });
+    }
+
     /// Notes that presence moved; it is told when the window closes.
-    pub(super) fn presence_moved(&mut self, from: u64, to: u64, users: &[Arc<str>], reason: LeaveReason) {
+    fn presence_moved(&mut self, to: u64, delta: &Delta) {
         let State::Owned(room) = &self.state else { return };
         let due = crate::clock::instant() + self.app.presence_window;
-        let window = self.window.get_or_insert_with(|| PresenceWindow::open(from, to, due));
+        let window = self.window.get_or_insert_with(|| PresenceWindow::open(to, due));
         window.reach(to);
-        for user in users {
-            match room.members().view(user) {
-                Some(view) => window.joined(view),
-                None => window.left(user, reason),
+        for user in delta.arrived() {
+            if let Some(view) = room.cell().users.get(user).and_then(PeerView::of) {
+                window.joined(view);
             }
+        }
+        for (user, reason) in delta.departed() {
+            window.left(&user.shared(), *reason);
         }
     }
 
@@ -39,7 +183,7 @@ impl Actor {
         }
         let Some(window) = self.window.take() else { return };
         let State::Owned(room) = &mut self.state else { return };
-        let body = match window.body(room.members().len()) {
+        let body = match window.body(room.cell().peers.len()) {
             Ok(body) => body,
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "presence cannot be encoded");
@@ -48,17 +192,17 @@ impl Actor {
         };
         let head = format!("{},\"of\":\"cell\",\"from\":", self.names.event_head);
         let mut last: Option<(u64, Box<RawValue>)> = None;
-        for member in room.links().iter_mut() {
-            let seen = member.seen;
-            member.seen = window.to();
-            let Some(client) = member.client() else { continue };
+        for linked in room.links_mut().iter_mut() {
+            let seen = linked.seen;
+            linked.seen = window.to().max(seen);
+            let Some(client) = linked.client() else { continue };
             let from_there = last.take_if(|(from, _)| *from == seen);
             let Some(event) =
                 from_there.map(|(_, event)| event).or_else(|| window.event_for(seen, &head, &body))
             else {
                 continue;
             };
-            deliver(&self.node.metrics, client, "room:presence", &event);
+            deliver(&self.node.metrics, client, Owner::RoomPresence, &event);
             last = Some((seen, event));
         }
     }
@@ -77,15 +221,15 @@ impl Actor {
         let event = format!("{},{}", self.names.event_head, change_body(change));
         let Ok(event) = RawValue::from_string(event) else { return };
         let State::Owned(room) = &self.state else { return };
-        for client in room.members().iter().filter_map(|member| member.client()) {
-            deliver(&self.node.metrics, client, "room:update", &event);
+        for client in room.links().clients() {
+            deliver(&self.node.metrics, client, Owner::RoomUpdate, &event);
         }
     }
 
     /// Tells everybody to move. Returns how many were told.
     pub(super) fn tell_to_move(
         &self,
-        members: &Members,
+        links: &Links,
         reason: &str,
         redirect: Option<&Redirect>,
         spread: Duration,
@@ -99,79 +243,16 @@ impl Actor {
             format!(r#","redirectInstance":{}{url}"#, json_string(&redirect.instance))
         });
         let mut told = 0;
-        for client in members.iter().filter_map(|member| member.client()) {
+        for client in links.clients() {
             let pause = random_pause(spread).as_millis();
             let event = format!(r#"{},"reason":"{reason}"{to},"afterMs":{pause}}}"#, self.names.event_head);
             if let Ok(event) = RawValue::from_string(event) {
-                deliver(&self.node.metrics, client, "room:moved", &event);
+                deliver(&self.node.metrics, client, Owner::RoomMoved, &event);
                 client.forget(&self.names.key);
                 told += 1;
             }
         }
         told
-    }
-
-    /// A fresh grant for these peers: there is something else to subscribe to.
-    pub(super) async fn tracks_changed(&mut self, peers: &[Arc<str>]) {
-        if !self.serves() {
-            return;
-        }
-        let State::Owned(room) = &self.state else { return };
-        let Some(media) = self.media() else { return };
-        for member in peers.iter().filter_map(|peer| room.members().get(peer)) {
-            let Some(client) = member.client() else { continue };
-            let peer = PeerRef::new(Arc::clone(&member.record.user), Arc::clone(&member.record.peer));
-            if let Ok(grant) = media.tracks_for(&self.media_room(), &peer).await
-                && let Ok(grant) = serde_json::to_string(&grant)
-                && let Ok(event) =
-                    RawValue::from_string(format!(r#"{},"media":{grant}}}"#, self.names.event_head))
-            {
-                deliver(&self.node.metrics, client, "media:update", &event);
-            }
-        }
-    }
-
-    /// What a peer may do at the media server, by role and guest state.
-    fn permissions(&self, user: &str, role: Role) -> Permissions {
-        let State::Owned(room) = &self.state else { return Permissions::LISTEN };
-        let state = room.projection().guests.get(user);
-        let may = |flag| role == Role::Host || guest::flag(state, flag);
-        Permissions { publish_audio: may("micAllowed"), publish_video: may("videoAllowed"), subscribe: true }
-    }
-
-    pub(super) async fn grant(&self, user: &Arc<str>, peer: &Arc<str>, role: Role) -> Option<Grant> {
-        let media = self.media()?;
-        let at = PeerRef::new(Arc::clone(user), Arc::clone(peer));
-        match media.grant(&self.media_room(), &at, self.permissions(user, role)).await {
-            Ok(grant) => Some(grant),
-            Err(error) => {
-                // A large room has more members than its media router takes: each is told `media: null`.
-                tracing::debug!(error = &error as &dyn std::error::Error, "no media grant");
-                None
-            }
-        }
-    }
-
-    /// Brings the media server to what a change of guest states allows.
-    async fn permissions_changed(&mut self, change: &StateChange) {
-        let State::Owned(room) = &self.state else { return };
-        let Some(media) = self.media() else { return };
-        let concerns_media = |state: &Value| {
-            // `null`: the whole state is gone, and with it what it allowed or forbade.
-            state.is_null() || state.get("micAllowed").or(state.get("videoAllowed")).is_some()
-        };
-        for (user, _) in change.guests.iter().flatten().filter(|(_, state)| concerns_media(state)) {
-            for record in room.members().of_user(user).map(|member| &member.record) {
-                let peer = PeerRef::new(Arc::clone(&record.user), Arc::clone(&record.peer));
-                let allowed = self.permissions(user, record.role);
-                if let Err(error) = media.set_permissions(&self.media_room(), &peer, allowed).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "permissions at the media server"
-                    );
-                }
-            }
-        }
     }
 }
 
@@ -195,10 +276,10 @@ fn change_body(change: &StateChange) -> String {
 
 /// Sends an event. A client whose queue is full is disconnected: it comes back and reads the room, where
 /// dropping the event would leave it stale without knowing.
-fn deliver(
+pub(super) fn deliver(
     metrics: &crate::metrics::Metrics,
-    client: &crate::socket::Client,
-    event: &'static str,
+    client: &Client,
+    event: Owner,
     body: &RawValue,
 ) {
     if client.send(event, body) == Delivery::QueueFull {

@@ -1,18 +1,22 @@
 //! Coming, going, being away.
 
+use room_cell::{Actor as By, Command, Joining, Limits, PeerId, Validated};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use socketioxide::socket::Sid;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Actor, State};
 use crate::error::{ApiError, ErrorCode};
-use crate::room::members::Replacement;
-use crate::room::owned::{CommitError, Joiner};
-use crate::room::peer::{LeaveReason, PeerRecord, PeerView};
-use crate::room::snapshot::{Heading, Snapshot};
+use crate::room::batch::{Batch, Source};
+use crate::room::links::{Link, Linked};
+use crate::room::names::digest;
+use crate::room::peer::{PeerView, Role};
+use crate::room::snapshot::{Heading, Snapshot, page};
 use crate::room::work::{JoinRequest, Membership, Refusal};
-use media_bridge::{Grant, MediaServer as _, PeerRef};
+use crate::socket::Client;
+use media_bridge::Grant;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,8 +35,9 @@ struct Joined<'a> {
 struct SelfView<'a> {
     peer: &'a str,
     user: &'a str,
-    role: crate::room::peer::Role,
-    resume: &'a str,
+    role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -51,214 +56,139 @@ struct PeersPage {
 }
 
 impl Actor {
-    pub(super) async fn join(&mut self, request: JoinRequest) -> Result<Box<RawValue>, Refusal> {
-        if matches!(self.state, State::New) {
-            if self.node.is_draining() {
-                self.state = State::Ended;
-                return Err(ApiError::new(ErrorCode::Draining, "this instance takes no new rooms").into());
-            }
-            let joiner = self.joiner(&request, Replacement::default());
-            let peer = Arc::clone(&joiner.record.peer);
-            if self.win(&joiner, request.hops).await? {
-                return self.welcome(&peer).await;
-            }
-        }
-        self.settle().await?;
-        let policy = self.app.devices;
-        let room = self.serving()?;
-        if let Some(member) = room.members().of_connection(request.client.sid()) {
-            let peer = Arc::clone(&member.record.peer);
-            self.node.metrics.joins.with_label_values(&["resumed"]).inc();
-            return self.welcome(&peer).await;
-        }
-        let replacement = room
-            .members()
-            .replaced_by(&request.user, request.device.as_deref(), request.resume.as_deref(), policy)
-            .map_err(|_| ApiError::new(ErrorCode::Forbidden, "the user is in the room on another device"))?;
-        let users = room.members().users();
-        let is_new = replacement.joined_at.is_none();
-        if let Some(capacity) = self.app.capacity
-            && is_new
-            && users >= usize::try_from(capacity).unwrap_or(usize::MAX)
-        {
-            return Err(ApiError::new(ErrorCode::RoomFull, format!("the room holds {capacity} users")).into());
-        }
-        let joiner = self.joiner(&request, replacement);
-        let peer = Arc::clone(&joiner.record.peer);
-        self.commit_join(joiner).await?;
-        self.welcome(&peer).await
-    }
-
-    fn joiner(&self, request: &JoinRequest, replacement: Replacement) -> Joiner {
-        let joined_at = replacement.joined_at.unwrap_or_else(|| self.node.redis_clock.now_ms());
-        let record = PeerRecord {
-            peer: Arc::clone(&request.peer),
-            user: Arc::clone(&request.user),
+    /// The command that a request to join is.
+    pub(super) fn joining(&self, request: &JoinRequest) -> Result<Validated, ApiError> {
+        let away = match &self.state {
+            State::Owned(room) => room
+                .cell()
+                .users
+                .get(&*request.user)
+                .into_iter()
+                .flat_map(|presence| &presence.peers)
+                .filter(|peer| room.links().is_away(peer.peer.as_str()))
+                .map(|peer| peer.peer.clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let joining = Joining {
+            peer: Arc::clone(&request.peer).into(),
             role: request.role,
             name: request.name.clone(),
+            avatar: None,
             attributes: request.attributes.clone(),
             device: request.device.clone(),
-            resume: Arc::clone(&request.secret),
-            joined_at,
+            resume: digest(&request.secret),
+            resumes: request.resume.as_deref().map(digest),
+            away,
         };
-        Joiner { record, client: request.client.clone(), replacement }
+        let by = By::User { user: Arc::clone(&request.user).into(), max_role: request.max_role, peer: None };
+        Command::Join(Box::new(joining))
+            .validate(by, &Limits::default())
+            .map_err(|invalid| ApiError::bad_request(format!("room:join: {invalid}")))
     }
 
-    /// Commits a join, restoring the room first if Redis lost part of it.
-    pub(super) async fn commit_join(&mut self, joiner: Joiner) -> Result<(), Refusal> {
-        let mut restored = false;
-        loop {
-            let store = self.node.store.clone();
-            let room = self.serving()?;
-            let from = room.projection().cv.as_u64();
-            let view = view_of(&joiner, room.members().view(&joiner.record.user).as_ref());
-            let view_json = serde_json::to_string(&view).unwrap_or_default();
-            let replaced: Vec<_> = joiner
-                .replacement
-                .peers
-                .iter()
-                .filter_map(|peer| room.members().get(peer))
-                .cloned()
-                .collect();
-            match room.join(&store, joiner.clone(), &view_json).await {
-                Ok(()) => {
-                    let to = room.projection().cv.as_u64();
-                    let is_new = joiner.replacement.joined_at.is_none() || joiner.replacement.others_stay;
-                    let told = if is_new { vec![Arc::clone(&joiner.record.user)] } else { Vec::new() };
-                    self.presence_moved(from, to, &told, LeaveReason::Left);
-                    for old in replaced {
-                        if let Some(client) =
-                            old.client().filter(|client| client.sid() != joiner.client.sid())
-                        {
-                            client.evict(&self.names, "replaced");
-                        }
-                        self.leave_media(&old.record.user, &old.record.peer).await;
+    /// The answer to a connection that is in the room already.
+    pub(super) async fn join_again(&mut self, request: &JoinRequest) -> Result<Box<RawValue>, Refusal> {
+        self.settle().await?;
+        let room = self.serving()?;
+        let Some(peer) = room.links().of_connection(request.client.sid()).cloned() else {
+            return Err(ApiError::lease_lost().into());
+        };
+        self.node.metrics.joins.with_label_values(&["resumed"]).inc();
+        self.welcome(peer.as_str()).await
+    }
+
+    /// Brings the links to what a batch did: who came is connected, who went is cut off.
+    pub(super) fn follow_links(&mut self, batch: &Batch) {
+        let seen = batch.cell.version;
+        let mut joined: HashMap<&str, (&Client, Option<&Arc<str>>)> = HashMap::new();
+        for step in &batch.steps {
+            match (&step.source, step.events().is_empty()) {
+                (Source::Join(request, _), false) => {
+                    joined.insert(&request.peer, (&request.client, Some(&request.secret)));
+                }
+                (Source::Return(client), false) => {
+                    if let Some(Command::Join(joining)) = step.order.as_ref().map(Validated::command) {
+                        joined.insert(joining.peer.as_str(), (client, None));
                     }
-                    return Ok(());
                 }
-                Err(CommitError::Damaged) if !restored => {
-                    restored = true;
-                    self.damaged().await;
-                }
-                Err(error) => {
-                    if matches!(error, CommitError::Unknown(_)) {
-                        self.unanswered.extend_from_slice(&joiner.replacement.peers);
-                    }
-                    return Err(self.failed(error).await.into());
-                }
+                _ => {}
             }
+        }
+        let until = crate::clock::instant() + self.app.grace;
+        let links = match &mut self.state {
+            State::Owned(room) => room.links_mut(),
+            State::Suspended(room) => &mut room.links,
+            State::New | State::Refused(_) | State::Ended => return,
+        };
+        for (peer, (client, secret)) in joined {
+            let Some(user) = batch.cell.peers.get(peer) else { continue };
+            let is_here = client.is_connected();
+            let link = if is_here {
+                Link::Connected(client.clone())
+            } else {
+                self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));
+                Link::Away { until, reason: room_cell::GoneReason::StaleLeft }
+            };
+            links.insert(PeerId::from(peer), Linked { user: user.shared(), link, seen, secret: secret.cloned() });
         }
     }
 
-    async fn welcome(&mut self, peer: &str) -> Result<Box<RawValue>, Refusal> {
-        self.serving()?;
-        let State::Owned(room) = &self.state else { return Err(Refusal::Gone) };
-        let Some(member) = room.members().get(peer) else { return Err(ApiError::lease_lost().into()) };
-        let record = member.record.clone();
-        if !member.client().is_some_and(crate::socket::Client::is_connected) {
-            // It hung up while it was let in: its own disconnect may have come before.
-            let sid = member.client().map(crate::socket::Client::sid);
-            if let Some(sid) = sid {
-                self.disconnected(sid);
+    /// The answer to who joined: the room as it is, and what it needs for the media.
+    pub(super) async fn welcome(
+        &mut self,
+        peer: &str,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let room = self.serving()?;
+        let Some(record) = room.cell().peer(peer).cloned() else {
+            // The same commit let another connection of the user in after this one.
+            return Err(ApiError::new(ErrorCode::NotInRoom, "another connection took this one's place").into());
+        };
+        let media = self.grant(&record.user.shared(), &record.peer.shared(), record.role).await;
+        let (me, now, heartbeat) =
+            (self.node.store.me.clone(), self.node.redis_clock.now_ms(), self.app.heartbeat.as_millis());
+        let names = Arc::clone(&self.names);
+        let room = self.serving()?;
+        let cv = room.cell().version;
+        let mut secret = None;
+        if let Some(linked) = room.links_mut().get_mut(peer) {
+            linked.seen = cv;
+            secret = linked.secret.clone();
+            if let Some(client) = linked.client() {
+                client.has_role(&names.key, record.role);
             }
-        }
-        let media = self.grant(&record.user, &record.peer, record.role).await;
-        self.serving()?;
-        let State::Owned(room) = &mut self.state else { return Err(Refusal::Gone) };
-        let cv = room.projection().cv.as_u64();
-        if let Some(member) = room.links().get_mut(&record.peer) {
-            member.seen = cv;
         }
         let heading = Heading {
-            app: self.names.key.app(),
-            id: self.names.key.room(),
-            status: "active",
-            owner: self.node.store.me.name(),
+            app: names.key.app(),
+            id: names.key.room(),
+            owner: me.name(),
             token: room.lease().token().as_u64(),
         };
         let answer = Joined {
             ok: true,
             me: SelfView {
-                peer: &record.peer,
-                user: &record.user,
+                peer: record.peer.as_str(),
+                user: record.user.as_str(),
                 role: record.role,
-                resume: &record.resume,
+                resume: secret.as_deref(),
             },
-            room: Snapshot::new(heading, room.projection(), room.members()),
+            room: Snapshot::new(heading, room.projection(), room.cell()),
             media,
             messages: Messages { last_seq: 0 },
-            server_time: self.node.redis_clock.now_ms(),
-            heartbeat_ms: self.app.heartbeat.as_millis(),
+            server_time: now,
+            heartbeat_ms: heartbeat,
         };
         raw(&answer)
     }
 
-    pub(super) async fn leave(&mut self, sid: Sid) -> Result<(), Refusal> {
-        self.settle().await?;
-        let room = self.serving()?;
-        let Some(member) = room.members().of_connection(sid) else {
-            return Err(ApiError::new(ErrorCode::NotInRoom, "this connection is not in the room").into());
-        };
-        let peer = Arc::clone(&member.record.peer);
-        self.commit_leave(&[peer], LeaveReason::Left).await
-    }
-
-    async fn commit_leave(&mut self, peers: &[Arc<str>], reason: LeaveReason) -> Result<(), Refusal> {
-        let mut restored = false;
-        loop {
-            let store = self.node.store.clone();
-            let room = self.serving()?;
-            let from = room.projection().cv.as_u64();
-            let ending: Vec<PeerRecord> = peers
-                .iter()
-                .filter_map(|peer| room.members().get(peer))
-                .map(|it| it.record.clone())
-                .collect();
-            match room.leave(&store, peers, reason).await {
-                Ok(_) => {
-                    let to = room.projection().cv.as_u64();
-                    let users: Vec<_> = ending.iter().map(|record| Arc::clone(&record.user)).collect();
-                    self.presence_moved(from, to, &users, reason);
-                    for record in ending {
-                        self.leave_media(&record.user, &record.peer).await;
-                    }
-                    return Ok(());
-                }
-                Err(CommitError::Damaged) if !restored => {
-                    restored = true;
-                    self.damaged().await;
-                }
-                Err(error) => {
-                    if matches!(error, CommitError::Unknown(_)) {
-                        self.unanswered.extend_from_slice(peers);
-                    }
-                    return Err(self.failed(error).await.into());
-                }
-            }
-        }
-    }
-
-    /// Reads the room first if a commit went unanswered.
-    async fn settle(&mut self) -> Result<(), Refusal> {
-        self.serving()?;
-        if self.uncertain {
-            self.read_again("unanswered").await;
-            self.serving()?;
-            if self.uncertain {
-                return Err(ApiError::store_unavailable().into());
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn disconnected(&mut self, sid: Sid) {
         let until = crate::clock::instant() + self.app.grace;
-        let members = match &mut self.state {
-            State::Owned(room) => room.links(),
-            State::Suspended(room) => &mut room.members,
+        let links = match &mut self.state {
+            State::Owned(room) => room.links_mut(),
+            State::Suspended(room) => &mut room.links,
             State::New | State::Refused(_) | State::Ended => return,
         };
-        if members.lose(sid, until).is_some() {
+        if links.lose(sid, until) {
             self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));
         }
     }
@@ -266,28 +196,32 @@ impl Actor {
     /// Those whose grace is over leave.
     pub(super) async fn end_overdue(&mut self) {
         let State::Owned(room) = &self.state else { return };
-        let (over, next) = room.members().overdue(crate::clock::instant());
+        let (over, next) = room.links().overdue(crate::clock::instant());
         self.away_due = next;
         if over.is_empty() {
             return;
         }
-        let ended = match self.settle().await {
-            Ok(()) => self.commit_leave(&over, LeaveReason::StaleLeft).await,
-            Err(refusal) => Err(refusal),
-        };
-        if ended.is_err() {
-            let again = crate::clock::instant() + self.node.config.lease.retry_pause();
+        let mut by_reason: HashMap<room_cell::GoneReason, Vec<PeerId>> = HashMap::new();
+        for (peer, reason) in over {
+            by_reason.entry(reason).or_default().push(peer);
+        }
+        // Whatever is not done now is overdue still, and tried again.
+        let again = crate::clock::instant() + self.node.config.lease.retry_pause();
+        let gone = by_reason.into_iter().map(|(reason, peers)| Command::Gone { peers, reason });
+        self.execute_own(gone).await;
+        let State::Owned(room) = &self.state else { return };
+        if !room.links().overdue(crate::clock::instant()).0.is_empty() {
             self.away_due = Some(self.away_due.map_or(again, |due| due.min(again)));
         }
     }
 
     pub(super) fn membership(&mut self, sid: Sid) -> Result<Membership, Refusal> {
         let room = self.serving()?;
-        let Some(member) = room.members().of_connection(sid) else {
+        let peer = room.links().of_connection(sid).and_then(|peer| room.cell().peer(peer.as_str()));
+        let Some(peer) = peer else {
             return Err(ApiError::new(ErrorCode::NotInRoom, "this connection is not in the room").into());
         };
-        let record = &member.record;
-        Ok(Membership { peer: Arc::clone(&record.peer), user: Arc::clone(&record.user), role: record.role })
+        Ok(Membership { peer: peer.peer.shared(), user: peer.user.shared(), role: peer.role })
     }
 
     pub(super) fn peers(
@@ -297,31 +231,8 @@ impl Actor {
         limit: usize,
     ) -> Result<Box<RawValue>, Refusal> {
         self.membership(sid)?;
-        let (peers, peers_cursor) = self.serving()?.members().page(after, limit);
+        let (peers, peers_cursor) = page(self.serving()?.cell(), after, limit);
         raw(&PeersPage { ok: true, peers, peers_cursor })
-    }
-
-    async fn leave_media(&self, user: &Arc<str>, peer: &Arc<str>) {
-        if let Some(media) = self.media() {
-            let peer = PeerRef::new(Arc::clone(user), Arc::clone(peer));
-            if let Err(error) = media.remove_participant(&self.media_room(), &peer).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "still at the media server");
-            }
-        }
-    }
-}
-
-/// The joiner as others will see it, beside the devices that it has already.
-fn view_of(joiner: &Joiner, present: Option<&PeerView>) -> PeerView {
-    let record = &joiner.record;
-    let staying = present.map_or(0, |view| view.devices.saturating_sub(joiner.replacement.peers.len()));
-    PeerView {
-        user: Arc::clone(&record.user),
-        name: record.name.clone(),
-        role: record.role,
-        attributes: record.attributes.clone(),
-        devices: staying + 1,
-        joined_at: record.joined_at,
     }
 }
 

@@ -1,14 +1,20 @@
 //! The task of one room: everything that happens to the room happens here, one thing after another.
 
+mod commands;
 mod delivery;
 mod entry;
+mod inbox;
+mod media;
+mod reading;
 mod state;
 mod tenure;
 
+pub(crate) use inbox::Payload;
 pub(crate) use state::refusal_of;
 
 use key_prefix::RoomKey;
 use redis_scripts::Pinned;
+use room_cell::Millis;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +22,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::batch::{Batch, Step};
 use super::names::RoomNames;
-use super::owned::{Joiner, OwnedRoom, SuspendedRoom};
+use super::owned::{OwnedRoom, SuspendedRoom};
 use super::presence::PresenceWindow;
 use super::projection::StateChange;
+use super::recent::Recent;
 use super::work::{Present, Refusal, RoomHandle, Standing, Work};
 use crate::clock::Moment;
 use crate::config::App;
@@ -30,6 +38,8 @@ use crate::node::Node;
 const GAP_PATIENCE: Duration = Duration::from_millis(50);
 /// Changes that may wait for one that is missing; more, and the room is read again.
 const GAP_CHANGES: usize = 256;
+/// Commands that go into one commit at most.
+const BATCH: usize = 128;
 
 enum State {
     /// No `pin` has answered yet.
@@ -49,16 +59,22 @@ struct Actor {
     state: State,
     window: Option<PresenceWindow>,
     early: BTreeMap<u64, StateChange>,
-    /// A commit went unanswered: the room is read before the next one.
-    uncertain: bool,
+    /// A commit that went unanswered: it is sent again, as it is, before anything else.
+    unanswered: Option<Batch>,
+    /// Answers of the last commands that named an id.
+    recent: Recent,
     /// Connected here, but lost from Redis: they join again.
-    returning: Vec<Joiner>,
-    /// Peers whose end went unanswered: if Redis has ended them, they do not come back.
-    unanswered: Vec<Arc<str>>,
+    returning: Vec<Step>,
+    /// Commits in a row that failed with inbox entries in them.
+    strikes: u32,
     gap_due: Option<Instant>,
+    settle_due: Option<Instant>,
+    inbox_due: Option<Instant>,
     away_due: Option<Instant>,
     idle_due: Option<Instant>,
     repin_due: Option<Instant>,
+    /// The cell's next deadline, and the version that it was looked up at.
+    deadline: (u64, Option<Millis>),
     peers_counted: i64,
 }
 
@@ -81,13 +97,17 @@ pub(super) fn spawn(
             state: State::New,
             window: None,
             early: BTreeMap::new(),
-            uncertain: false,
+            unanswered: None,
+            recent: Recent::default(),
             returning: Vec::new(),
-            unanswered: Vec::new(),
+            strikes: 0,
             gap_due: None,
+            settle_due: None,
+            inbox_due: None,
             away_due: None,
             idle_due: None,
             repin_due: None,
+            deadline: (0, None),
             peers_counted: 0,
         };
         let mut work = work;
@@ -98,8 +118,8 @@ pub(super) fn spawn(
         node.rooms.forget(&node, &room, id);
         work.close();
         while let Some(waiting) = work.recv().await {
-            if let (Work::Join(request, reply), State::Refused(pinned)) = (waiting, &actor.state) {
-                _ = reply.send(Err(actor.refusal(pinned, request.hops).into()));
+            if let State::Refused(pinned) = &actor.state {
+                actor.turn_away(waiting, pinned);
             }
         }
     };
@@ -115,13 +135,15 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = sleep_until(due) => self.tick().await,
-                changed = store_up.changed(), if suspended => match changed {
-                    Ok(()) if *store_up.borrow_and_update() => self.repin().await,
+                changed = store_up.changed() => match changed {
+                    Ok(()) if *store_up.borrow_and_update() => {
+                        if suspended { self.repin().await } else { self.after_outage().await }
+                    }
                     Ok(()) => {}
                     Err(_) => return,
                 },
                 next = work.recv() => match next {
-                    Some(work) => self.handle(work).await,
+                    Some(first) => self.take(first, work).await,
                     None => return,
                 },
             }
@@ -129,20 +151,63 @@ impl Actor {
         }
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        let (window, lease) = match &self.state {
-            State::Owned(room) => (
-                self.window.as_ref().map(PresenceWindow::due),
-                Some(crate::clock::instant() + room.lease().left(Moment::now())),
-            ),
-            _ => (None, None),
-        };
-        let suspended = matches!(self.state, State::Suspended(_));
-        let repin = if suspended { self.repin_due } else { None };
-        let returning = (!self.returning.is_empty()).then(crate::clock::instant);
-        let owned = [window, lease, returning, self.gap_due, self.away_due, self.idle_due];
-        let candidates = if suspended { [repin, None, None, None, None, None] } else { owned };
-        candidates.into_iter().flatten().min()
+    /// Handles what came, and with a command all commands that wait behind it.
+    async fn take(&mut self, first: Work, work: &mut mpsc::Receiver<Work>) {
+        let first = if matches!(self.state, State::New) { self.begin(first).await } else { Some(first) };
+        let Some(first) = first else { return };
+        let mut steps = Vec::new();
+        let mut next = Some(first);
+        while let Some(work_now) = next.take() {
+            match self.step_of(work_now) {
+                Ok(step) => steps.push(step),
+                Err(other) => {
+                    if !steps.is_empty() {
+                        self.execute(std::mem::take(&mut steps)).await;
+                    }
+                    if let Some(other) = other {
+                        self.handle(other).await;
+                    }
+                    return;
+                }
+            }
+            if steps.len() < BATCH {
+                next = work.try_recv().ok();
+            }
+        }
+        self.execute(steps).await;
+    }
+
+    fn next_due(&mut self) -> Option<Instant> {
+        let now = crate::clock::instant();
+        match &self.state {
+            State::Owned(room) => {
+                let window = self.window.as_ref().map(PresenceWindow::due);
+                let lease = now + room.lease().left(Moment::now());
+                if self.deadline.0 != room.cell().version {
+                    self.deadline = (room.cell().version, room.cell().next_deadline());
+                }
+                let redis_now = self.node.redis_clock.now_ms();
+                let deadline =
+                    self.deadline.1.map(|at| now + Duration::from_millis(at.0.saturating_sub(redis_now)));
+                // What waits for an unanswered commit waits for its next try.
+                let deadline = deadline.map(|due| self.settle_due.map_or(due, |settle| due.max(settle)));
+                let returning = (!self.returning.is_empty()).then_some(now);
+                let due = [
+                    window,
+                    Some(lease),
+                    deadline,
+                    returning,
+                    self.gap_due,
+                    self.settle_due,
+                    self.inbox_due,
+                    self.away_due,
+                    self.idle_due,
+                ];
+                due.into_iter().flatten().min()
+            }
+            State::Suspended(_) => self.repin_due,
+            _ => None,
+        }
     }
 
     async fn tick(&mut self) {
@@ -159,34 +224,47 @@ impl Actor {
         if is_due(self.window.as_ref().map(PresenceWindow::due)) {
             self.flush_presence();
         }
-        for joiner in std::mem::take(&mut self.returning) {
-            if let Err(refusal) = self.commit_join(joiner).await {
-                tracing::warn!(?refusal, "somebody who is connected could not be put back");
-            }
+        if is_due(self.settle_due) {
+            self.settle_due = None;
+            // What it cannot do now it tries again by itself.
+            _ = self.settle().await;
+        }
+        let returning = std::mem::take(&mut self.returning);
+        if !returning.is_empty() {
+            self.execute(returning).await;
         }
         if is_due(self.gap_due) {
             self.gap_due = None;
             self.read_again("gap").await;
         }
+        if is_due(self.inbox_due) {
+            self.inbox_due = None;
+            self.empty_inbox().await;
+        }
         if is_due(self.away_due) {
             self.end_overdue().await;
         }
+        self.timers().await;
         if is_due(self.idle_due) {
             self.idle_due = None;
-            self.unload().await;
+            self.idle().await;
         }
     }
 
     async fn handle(&mut self, work: Work) {
         match work {
+            // A connection that is a member already; other commands become steps before they come here.
             Work::Join(request, reply) => {
-                let answer = self.join(*request).await;
+                let answer = self.join_again(&request).await;
                 _ = reply.send(answer);
             }
-            Work::Leave(sid, reply) => {
-                let answer = self.leave(sid).await;
+            Work::Command(..) | Work::Media(..) => {}
+            Work::Adopt | Work::Inbox => self.empty_inbox().await,
+            Work::Open(opening, reply) => {
+                let answer = self.open(&opening).await;
                 _ = reply.send(answer);
             }
+            Work::Pulse => {}
             Work::Disconnected(sid) => self.disconnected(sid),
             Work::Membership(sid, reply) => _ = reply.send(self.membership(sid)),
             Work::Peers(sid, after, limit, reply) => {
@@ -237,9 +315,13 @@ impl Actor {
         }
     }
 
+    fn redis_now(&self) -> Millis {
+        Millis(self.node.redis_clock.now_ms())
+    }
+
     fn report_present(&self, to: &mpsc::Sender<Present>) {
         let State::Owned(room) = &self.state else { return };
-        let users: Vec<Arc<str>> = room.members().connected_users().map(Arc::clone).collect();
+        let users: Vec<Arc<str>> = room.links().connected_users().into_iter().map(Arc::clone).collect();
         if users.is_empty() {
             return;
         }
@@ -250,10 +332,11 @@ impl Actor {
     }
 
     fn note_standing(&mut self) {
+        self.standing.turned();
         let State::Owned(room) = &self.state else { return };
-        self.standing.stand_at(room.projection().sv.as_u64(), room.projection().cv.as_u64());
-        let peers = i64::try_from(room.members().len()).unwrap_or(i64::MAX);
-        let is_empty = room.members().is_empty();
+        self.standing.stand_at(room.projection().sv.as_u64(), room.cell().version);
+        let peers = i64::try_from(room.cell().peers.len()).unwrap_or(i64::MAX);
+        let is_empty = room.cell().peers.is_empty();
         self.count_peers(peers);
         if !is_empty {
             self.idle_due = None;

@@ -19,7 +19,7 @@ impl Actor {
             let updated = self.serving()?.update_settings(&store, change).await;
             if let Some(sv) = self.updated(updated, &mut restored).await? {
                 let settings = Some(change.patch.fields().clone());
-                self.made(sv, settings, None, &change.by).await;
+                self.made(sv, settings, None, change.by.as_deref()).await;
                 return Ok(sv);
             }
         }
@@ -33,7 +33,7 @@ impl Actor {
             if let Some(sv) = self.updated(updated, &mut restored).await? {
                 let state = Value::Object(change.patch.fields().clone());
                 let guests = Map::from_iter([(change.user.to_string(), state)]);
-                self.made(sv, None, Some(guests), &change.by).await;
+                self.made(sv, None, Some(guests), change.by.as_deref()).await;
                 return Ok(sv);
             }
         }
@@ -67,10 +67,10 @@ impl Actor {
         sv: SettingsVersion,
         settings: Option<Map<String, Value>>,
         guests: Option<Map<String, Value>>,
-        by: &str,
+        by: Option<&str>,
     ) {
         let to = sv.as_u64();
-        self.learn(StateChange { from: to - 1, to, settings, guests, by: Some(by.to_owned()) }).await;
+        self.learn(StateChange { from: to - 1, to, settings, guests, by: by.map(str::to_owned) }).await;
     }
 
     /// Another instance changed the room.
@@ -130,7 +130,7 @@ impl Actor {
     /// The heartbeat saw another version than memory has: something was missed, or lost.
     pub(super) async fn stands_at(&mut self, sv: u64, cv: u64) {
         let State::Owned(room) = &self.state else { return };
-        let here = (room.projection().sv.as_u64(), room.projection().cv.as_u64());
+        let here = (room.projection().sv.as_u64(), room.cell().version);
         if here != (sv, cv) {
             self.read_again("heartbeat").await;
         }
@@ -159,6 +159,7 @@ pub(crate) fn refusal_of(updated: Updated) -> Result<(SettingsVersion, String), 
             ErrorCode::PayloadTooLarge,
             format!("{guests} users have a state in this room already"),
         ),
+        Updated::Banned => ApiError::new(ErrorCode::Banned, "the user is banned from the room"),
         Updated::NotPresent => ApiError::new(ErrorCode::NotInRoom, "join the room first"),
     })
 }

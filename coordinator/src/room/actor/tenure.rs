@@ -1,150 +1,293 @@
-//! Having the room: winning it, keeping it through an outage, restoring it, giving it up.
+//! Having the room: winning it, keeping it through an outage, giving it up.
 
-use redis_scripts::{
-    FenceToken, Pin, Pinned, Read, RecordedPeer, RedisMillis, Released, RoomState, Standing,
-};
+use redis_scripts::{Birth, FenceToken, Pin, Pinned, RedisMillis, Released, Standing};
+use room_cell::{Actor as By, Cell, Command, GoneReason, Limits, Role};
 use std::time::Duration;
 
+use super::commands::due_of;
 use super::{Actor, State};
 use crate::classroom::settings;
 use crate::clock::Moment;
 use crate::error::{ApiError, ErrorCode, Redirect};
 use crate::node::{Fatal, random_pause};
-use crate::room::members::{Link, Member, Replacement};
-use crate::room::owned::{CommitError, Joiner, OwnedRoom, lease_of};
-use crate::room::peer::LeaveReason;
+use crate::room::batch::{Batch, Outcome, Prepared, Source, Step, cell_changes};
+use crate::room::gateway::{Opened, Opening};
+use crate::room::owned::{OwnedRoom, lease_of};
+use crate::room::presence::PresenceWindow;
 use crate::room::projection::Projection;
-use crate::room::snapshot::records_of;
-use crate::room::work::Refusal;
-use media_bridge::{Generation, MediaServer as _, RoomRef};
+use crate::room::snapshot::cell_of;
+use crate::room::work::{Refusal, Work};
 
 /// Pauses of clients who are told to move are spread over this.
 const MOVE_SPREAD: Duration = Duration::from_millis(500);
+/// Nobody waits for longer until they are admitted again.
+const ADMISSION_BOUND: Duration = Duration::from_secs(60);
+
+/// A room to be made, if it is not there.
+struct Newborn {
+    settings: Vec<(&'static str, String)>,
+    batch: Batch,
+}
 
 impl Actor {
-    /// The first `pin`, which seats the joiner if the room is empty. Returns whether it did.
-    pub(super) async fn win(&mut self, joiner: &Joiner, hops: u32) -> Result<bool, Refusal> {
-        let create = self.app.auto_create.then(settings::defaults);
-        let json = serde_json::to_string(&joiner.record).unwrap_or_default();
-        let peer = RecordedPeer { peer: &joiner.record.peer, user: &joiner.record.user, json: &json };
-        if let Some(pause) = self.node.settling() {
-            // Whoever served the room before the outage has it again first, if people are still there.
+    /// The first thing that the room is wanted for: `pin` it. What is left to do comes back.
+    pub(super) async fn begin(&mut self, first: Work) -> Option<Work> {
+        if !matches!(first, Work::Join(..) | Work::Command(..) | Work::Adopt | Work::Inbox | Work::Open(..)) {
             self.state = State::Ended;
-            return Err(ApiError::store_unavailable().after(pause + random_pause(pause)).into());
+            return None;
         }
+        let wait = self.node.settling();
+        if self.node.is_draining() || wait.is_some() {
+            self.state = State::Ended;
+            let error = match wait {
+                // Whoever served the room before the outage has it again first, if people are still there.
+                Some(pause) => ApiError::store_unavailable().after(pause + random_pause(pause)),
+                None => ApiError::new(ErrorCode::Draining, "this instance takes no new rooms"),
+            };
+            answer_with(first, error);
+            return None;
+        }
+        let (mut first, newborn) = self.newborn(first);
+        let open_only = first.is_none() || matches!(first, Some(Work::Join(..)));
+        let waits = first.as_ref().is_none_or(|work| !matches!(work, Work::Adopt | Work::Inbox));
         let sent = Moment::now();
-        let pinned = match self.pin(create, FenceToken::default(), false, Some(peer)).await {
+        let pinned = match self.pin(newborn.as_ref(), FenceToken::default(), false, open_only, waits).await {
             Ok(pinned) => pinned,
             Err(error) => {
                 self.state = State::Ended;
-                return Err(error.into());
+                if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
+                    answer_with(first, error);
+                }
+                return None;
             }
         };
         let lease = lease_of(&pinned, sent, &self.node.store);
-        let (Some(lease), Pinned::Owned { previous, whole, state, now, .. }) = (lease, &pinned) else {
-            let refusal = self.refusal(&pinned, hops);
+        let (Some(lease), Pinned::Owned { previous, made, whole, state, now, inbox, committed_at, .. }) =
+            (lease, &pinned)
+        else {
+            if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
+                self.turn_away(first, &pinned);
+            }
             self.state = State::Refused(pinned);
-            return Err(refusal.into());
+            return None;
         };
         self.node.redis_clock.heard(now.as_u64());
-        let projection = match Projection::hydrate(state) {
-            Ok(projection) => projection,
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
-                self.state = State::Ended;
-                return Err(ApiError::new(ErrorCode::Internal, "the room cannot be read").into());
-            }
-        };
         if previous.as_u64() > 0 {
             self.node.metrics.takeovers.inc();
         }
-        let is_seated = state.peers.iter().any(|(peer, _)| **peer == *joiner.record.peer);
-        let mut room = OwnedRoom::new(lease, self.names.clone(), projection);
-        self.away(&mut room, state);
-        if is_seated {
-            room.seated(joiner.clone());
+        let (projection, cell) = match (Projection::hydrate(state), cell_of(state)) {
+            (Ok(projection), Ok(cell)) => (projection, cell),
+            (projection, cell) => {
+                let error = projection.err().map(|it| it.to_string()).or(cell.err().map(|it| it.to_string()));
+                tracing::error!(error, "the room cannot be read");
+                self.state = State::Ended;
+                if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
+                    answer_with(first, ApiError::new(ErrorCode::Internal, "the room cannot be read"));
+                }
+                return None;
+            }
+        };
+        let (made, whole, inbox) = (*made, *whole, *inbox);
+        let gap = now.as_u64().saturating_sub(committed_at.as_u64());
+        let token = lease.token();
+        let mut room = OwnedRoom::new(lease, self.names.clone(), projection, cell);
+        if !made {
+            let until = crate::clock::instant() + self.grace_again(room.cell());
+            let cell = room.cell().clone();
+            room.links_mut().meet(&cell, until, GoneReason::InstanceLost);
+            self.away_due = (!cell.peers.is_empty()).then_some(until);
         }
-        let (token, is_whole) = (room.lease().token(), *whole);
         self.hold(room);
-        if !is_whole {
+        self.open_media(token).await;
+        if !whole {
             tracing::error!(
                 token = token.as_u64(),
                 "Redis lost part of this room; what is left of it goes on"
             );
             self.damaged().await;
         }
-        self.open_media(token).await;
-        Ok(is_seated)
+        if made {
+            if let Some(newborn) = newborn {
+                self.committed(newborn.batch).await;
+            }
+            if let Some(Work::Open(_, reply)) = first.take_if(|first| matches!(first, Work::Open(..))) {
+                _ = reply.send(Ok(Opened::Made));
+            }
+            return first;
+        }
+        if inbox > 0 {
+            self.empty_inbox().await;
+        }
+        self.shift(gap).await;
+        first.or_else(|| newborn.and_then(joiner_of))
+    }
+
+    /// What the room would be made of. A joiner becomes part of it; other work comes back.
+    fn newborn(&self, first: Work) -> (Option<Work>, Option<Newborn>) {
+        let limits = Limits::default();
+        let create = |actor: By, opening: &Opening| {
+            let capacity = opening.capacity.or(self.app.capacity).filter(|capacity| *capacity > 0);
+            let seats = opening.seats.unwrap_or_else(|| u16::try_from(self.app.seats).unwrap_or(u16::MAX));
+            let auto_close = opening.auto_close.unwrap_or(false);
+            Command::Create { seats, capacity, auto_close }
+                .validate(actor, &limits)
+                .ok()
+                .map(|order| Step::new(order, Source::Own))
+        };
+        let (first, settings, steps) = match first {
+            Work::Join(request, reply) if self.app.auto_create => {
+                let Ok(order) = self.joining(&request) else {
+                    return (Some(Work::Join(request, reply)), None);
+                };
+                let maker = match request.role {
+                    Role::Host => {
+                        By::User { user: request.user.clone().into(), max_role: request.max_role, peer: None }
+                    }
+                    // Who happens to come first does not own the room.
+                    Role::Guest => By::Backend,
+                };
+                let Some(made) = create(maker, &Opening::default()) else {
+                    return (Some(Work::Join(request, reply)), None);
+                };
+                let joined = Step::new(order, Source::Join(request, Some(reply)));
+                (None, settings::defaults().to_vec(), vec![made, joined])
+            }
+            Work::Open(opening, reply) => {
+                let settings = match &opening.settings {
+                    Some(patch) => patch.over_defaults(),
+                    None => settings::defaults().to_vec(),
+                };
+                let Some(made) = create(By::Backend, &opening) else {
+                    return (Some(Work::Open(opening, reply)), None);
+                };
+                (Some(Work::Open(opening, reply)), settings, vec![made])
+            }
+            other => return (Some(other), None),
+        };
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let batch = Batch::stage(id, &Cell::default(), steps, &self.app.rules(), self.redis_now());
+        if batch.steps.iter().all(|step| matches!(step.outcome(), Some(Outcome::Done(..)))) {
+            return (first, Some(Newborn { settings, batch }));
+        }
+        // A room that nobody could be in is not made.
+        (first.or_else(|| joiner_of(Newborn { settings, batch })), None)
     }
 
     async fn pin(
         &self,
-        create: Option<&[(&str, String)]>,
+        newborn: Option<&Newborn>,
         floor: FenceToken,
         renew: bool,
-        peer: Option<RecordedPeer<'_>>,
+        open_only: bool,
+        somebody_waits: bool,
     ) -> Result<Pinned, ApiError> {
         let store = &self.node.store;
-        // A joiner waits for one command; a room that is ours anyway may be pinned late.
+        // Whoever asks waits for one command; a room that is ours anyway may be pinned late.
         let waits = self.node.config.redis.command_timeout.as_millis();
         let deadline = self.node.redis_clock.now_ms() + u64::try_from(waits).unwrap_or(u64::MAX / 2);
+        let nothing = Cell::default();
+        let changes = newborn.map(|newborn| room_cell::changes(&nothing, &newborn.batch.cell));
+        let changes = changes.as_ref().map(cell_changes);
+        let prepared = newborn.map(|newborn| newborn.batch.prepare()).unwrap_or_default();
+        let commands: Vec<_> = prepared.iter().map(Prepared::committing).collect();
+        let now = self.redis_now();
+        let birth = newborn.zip(changes.as_ref()).map(|(newborn, changes)| Birth {
+            settings: &newborn.settings,
+            changes,
+            commands: &commands,
+            due: due_of(&newborn.batch.cell, now.0, self.app.people_horizon()),
+        });
         let with = Pin {
             me: &store.me,
             room: &self.names.key,
             owner_ttl: store.owner_ttl,
             floor,
             renew,
-            create,
-            deadline: peer.map(|_| RedisMillis::new(deadline)),
-            peer,
+            birth,
+            open_only,
+            deadline: somebody_waits.then(|| RedisMillis::new(deadline)),
         };
         Ok(store.timed("pin", store.scripts.pin(&store.keys, with)).await?)
     }
 
-    /// Everybody whom Redis knows and who is not connected here is away from now.
-    fn away(&mut self, room: &mut OwnedRoom, state: &RoomState) {
-        let until = crate::clock::instant() + self.app.grace;
-        for record in records_of(state) {
-            room.links().insert(Member { record, link: Link::Away(until), seen: 0 });
+    /// Makes the room what `opening` says if it is closed; an open one stays as it is.
+    pub(super) async fn open(&mut self, opening: &Opening) -> Result<Opened, Refusal> {
+        self.settle().await?;
+        let room = self.serving()?;
+        if !matches!(room.cell().status, room_cell::Status::Closed) {
+            return Ok(Opened::Found);
         }
-        if !room.members().is_empty() {
-            self.away_due = Some(until);
+        let token = room.lease().token();
+        let command = Command::Reopen {
+            seats: opening.seats,
+            capacity: opening.capacity,
+            auto_close: opening.auto_close,
+        };
+        let order = command
+            .validate(By::Backend, &Limits::default())
+            .map_err(|invalid| ApiError::bad_request(invalid.to_string()))?;
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.execute(vec![Step::new(order, Source::Asked(None, Some(reply)))]).await;
+        answer.await.unwrap_or(Err(Refusal::Gone))?;
+        self.idle_due = None;
+        self.open_media(token).await;
+        Ok(Opened::Reopened)
+    }
+
+    /// Everybody has the whole grace period again, and the time until the last of them is admitted.
+    fn grace_again(&self, cell: &Cell) -> Duration {
+        let people = u64::try_from(cell.peers.len()).unwrap_or(u64::MAX);
+        let per_second = u64::from(self.node.config.limits.joins_per_second.max(1));
+        self.app.grace + Duration::from_secs(people / per_second).min(ADMISSION_BOUND)
+    }
+
+    /// Nobody could act for so long: deadlines move by it, and whoever is away is waited for anew.
+    pub(super) async fn shift(&mut self, by_ms: u64) {
+        let State::Owned(room) = &self.state else { return };
+        if by_ms > 0 && room.cell().next_deadline().is_some() {
+            self.execute_own([Command::Shift { by_ms }]).await;
         }
     }
 
-    /// Whoever was away while nobody could come back has the whole grace period again.
-    fn away_again(&mut self, room: &mut OwnedRoom) {
-        let until = crate::clock::instant() + self.app.grace;
-        for member in room.links().iter_mut().filter(|member| member.client().is_none()) {
-            member.link = Link::Away(until);
+    /// Redis answers again after an outage.
+    pub(super) async fn after_outage(&mut self) {
+        let State::Owned(room) = &mut self.state else { return };
+        let cell = room.cell().clone();
+        let until = crate::clock::instant() + self.grace_again(&cell);
+        if let State::Owned(room) = &mut self.state {
+            room.links_mut().wait_again(until);
+        }
+        if self.away_due.is_some() {
             self.away_due = Some(until);
         }
+        let gap = self.node.outage_ms();
+        self.shift(gap).await;
     }
 
     fn hold(&mut self, room: OwnedRoom) {
-        self.standing.stand_at(room.projection().sv.as_u64(), room.projection().cv.as_u64());
+        self.standing.stand_at(room.projection().sv.as_u64(), room.cell().version);
         self.standing.hold(Some((room.lease().token(), room.lease().term())));
         self.state = State::Owned(room);
     }
 
-    async fn open_media(&self, token: FenceToken) {
-        if let Some(media) = self.media() {
-            let generation = Generation(token.as_u64());
-            if let Err(error) = media.ensure_router(&self.media_room(), generation).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no media router");
+    /// Tells who waited that this instance does not have the room.
+    pub(super) fn turn_away(&self, work: Work, pinned: &Pinned) {
+        match (work, pinned) {
+            (Work::Join(request, reply), _) => {
+                _ = reply.send(Err(self.refusal(pinned, request.hops).into()));
             }
+            (Work::Command(_, reply), Pinned::Absent | Pinned::Late) => {
+                _ = reply.send(Err(self.refusal(pinned, 0).into()));
+            }
+            (Work::Open(_, reply), Pinned::Absent | Pinned::Late) => {
+                _ = reply.send(Err(self.refusal(pinned, 0).into()));
+            }
+            // Dropping the reply says that the room is not here.
+            _ => {}
         }
     }
 
-    pub(super) fn media(&self) -> Option<&media_bridge::EmbeddedSfu> {
-        self.app.media.as_ref().and(self.node.media.as_ref())
-    }
-
-    pub(super) fn media_room(&self) -> RoomRef {
-        RoomRef::new(self.names.key.app(), self.names.key.room())
-    }
-
-    pub(super) fn refusal(&self, pinned: &Pinned, hops: u32) -> ApiError {
+    fn refusal(&self, pinned: &Pinned, hops: u32) -> ApiError {
         match pinned {
             Pinned::Other { owner, token, url } => {
                 if hops >= 2 {
@@ -155,6 +298,7 @@ impl Actor {
                 ApiError::wrong_instance(redirect(owner, url, *token))
             }
             Pinned::Absent => ApiError::new(ErrorCode::RoomNotFound, "there is no such room"),
+            Pinned::Closed => ApiError::new(ErrorCode::RoomClosed, "the room is closed"),
             Pinned::Late => ApiError::store_unavailable(),
             Pinned::Superseded { .. } => {
                 self.node.fail(&Fatal::Superseded);
@@ -187,15 +331,18 @@ impl Actor {
     /// Tries to have a suspended room again.
     pub(super) async fn repin(&mut self) {
         let State::Suspended(suspended) = &self.state else { return };
-        let (token, has_people) = (suspended.token, !suspended.members.is_empty());
+        let (token, has_people) = (suspended.token, !suspended.cell.peers.is_empty());
         if !has_people && self.node.is_draining() {
             self.state = State::Ended;
             return;
         }
         let sent = Moment::now();
         // A room that Redis lost is made again, to be restored from memory.
-        let create = settings::defaults();
-        let pinned = match self.pin(Some(create), token, true, None).await {
+        let newborn = Newborn {
+            settings: settings::defaults().to_vec(),
+            batch: Batch::stage(String::new(), &suspended.cell, Vec::new(), &self.app.rules(), self.redis_now()),
+        };
+        let pinned = match self.pin(Some(&newborn), token, true, false, false).await {
             Ok(pinned) => pinned,
             Err(_) => {
                 let pause = self.node.config.lease.retry_pause();
@@ -206,7 +353,7 @@ impl Actor {
         let State::Suspended(suspended) = std::mem::replace(&mut self.state, State::Ended) else { return };
         let is_newest = suspended.is_newest(&pinned);
         match (lease_of(&pinned, sent, &self.node.store), pinned) {
-            (Some(lease), Pinned::Owned { whole, now, state, made, .. }) => {
+            (Some(lease), Pinned::Owned { whole, now, state, made, inbox, .. }) => {
                 tracing::info!(token = lease.token().as_u64(), made, whole, "the room is ours again");
                 let standing = Standing {
                     whole: whole && !made,
@@ -216,11 +363,13 @@ impl Actor {
                     url: String::new(),
                     state,
                 };
-                let mut room = suspended.resume(lease, self.names.clone());
-                self.away_again(&mut room);
+                let room = suspended.resume(lease, self.names.clone());
                 self.hold(room);
-                self.uncertain = false;
                 self.reconcile(standing, is_newest).await;
+                self.after_outage().await;
+                if inbox > 0 {
+                    self.inbox_due = Some(crate::clock::instant());
+                }
             }
             (_, Pinned::Superseded { .. }) => self.node.fail(&Fatal::Superseded),
             (_, pinned) => {
@@ -229,184 +378,19 @@ impl Actor {
                     Pinned::Other { owner, token, url } => Some(redirect(&owner, &url, token)),
                     _ => None,
                 };
-                self.tell_to_move(&suspended.members, "lease_lost", redirect.as_ref(), MOVE_SPREAD);
+                self.tell_to_move(&suspended.links, "lease_lost", redirect.as_ref(), MOVE_SPREAD);
                 self.close_media(suspended.token).await;
             }
         }
     }
 
-    /// Reads the room and brings memory to it.
-    pub(super) async fn read_again(&mut self, why: &'static str) {
-        if !self.serves() {
-            return;
-        }
-        let store = &self.node.store;
-        let read = store.timed("read", store.scripts.read_room(&store.keys, &self.names.key)).await;
-        if !self.serves() {
-            return;
-        }
-        match read {
-            Ok(Read::Ok(standing)) => {
-                tracing::debug!(why, sv = standing.state.sv.as_u64(), "read again");
-                self.node.metrics.router_sync.with_label_values(&["repaired"]).inc();
-                self.uncertain = false;
-                self.reconcile(standing, true).await;
-            }
-            Ok(Read::Missing) => self.restore(None).await,
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "the room cannot be read"),
-        }
+    /// Versions leapt without anything else changing.
+    pub(super) fn tell_leap(&mut self, to: u64) {
+        let due = crate::clock::instant() + self.app.presence_window;
+        self.window.get_or_insert_with(|| PresenceWindow::open(to, due)).reach(to);
     }
 
-    /// Brings memory to what a script read, or Redis to memory where Redis lost something that nobody
-    /// else can have changed since (`is_newest`).
-    async fn reconcile(&mut self, standing: Standing, is_newest: bool) {
-        let State::Owned(room) = &mut self.state else { return };
-        if standing.owner != self.node.store.me.as_str() || standing.token != room.lease().token() {
-            self.suspend("taken");
-            return;
-        }
-        let state = &standing.state;
-        let fell_back = state.sv < room.projection().sv || state.cv < room.projection().cv;
-        if is_newest && (fell_back || !standing.whole) {
-            self.restore(Some(&standing)).await;
-            return;
-        }
-        let newer = match Projection::hydrate(state) {
-            Ok(newer) => newer,
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
-                return;
-            }
-        };
-        self.early.retain(|from, _| *from >= newer.sv.as_u64());
-        if newer.sv != room.projection().sv {
-            let change = room.adopt(newer);
-            self.tell_change(&change).await;
-        }
-        self.follow_early().await;
-        self.meet_members(&standing).await;
-    }
-
-    /// Members as Redis has them: unknown ones are away, lost ones join again or are gone.
-    async fn meet_members(&mut self, standing: &Standing) {
-        let until = crate::clock::instant() + self.app.grace;
-        let ended = std::mem::take(&mut self.unanswered);
-        let State::Owned(room) = &mut self.state else { return };
-        let cv = standing.state.cv;
-        if cv == room.projection().cv && standing.state.peers.len() == room.members().len() {
-            return;
-        }
-        let from = room.projection().cv.as_u64();
-        room.stand_at(cv);
-        let known: Vec<_> = records_of(&standing.state).collect();
-        let mut changed = Vec::new();
-        for record in &known {
-            if room.members().get(&record.peer).is_none() {
-                changed.push(record.user.clone());
-                room.links().insert(Member { record: record.clone(), link: Link::Away(until), seen: 0 });
-                self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));
-            }
-        }
-        let lost: Vec<Member> = room
-            .members()
-            .iter()
-            .filter(|member| !known.iter().any(|record| record.peer == member.record.peer))
-            .cloned()
-            .collect();
-        for member in &lost {
-            room.links().remove(&member.record.peer);
-            changed.push(member.record.user.clone());
-        }
-        self.presence_moved(from, cv.as_u64(), &changed, LeaveReason::StaleLeft);
-        for member in lost {
-            if let Link::Connected(client) = member.link {
-                if ended.contains(&member.record.peer) {
-                    if known.iter().any(|record| record.user == member.record.user) {
-                        client.evict(&self.names, "replaced");
-                    } else {
-                        client.forget(&self.names.key);
-                    }
-                    continue;
-                }
-                self.returning.push(Joiner {
-                    record: member.record,
-                    client,
-                    replacement: Replacement::default(),
-                });
-            }
-        }
-    }
-
-    /// Redis lost keys of the room: look what is left, and write it anew.
-    pub(super) async fn damaged(&mut self) {
-        self.read_again("damaged").await;
-    }
-
-    async fn restore(&mut self, found: Option<&Standing>) {
-        if !self.serves() {
-            return;
-        }
-        let State::Owned(room) = &mut self.state else { return };
-        let before = room.projection().clone();
-        if let Some(standing) = found
-            && standing.state.sv >= before.sv
-            && let Ok(left) = Projection::hydrate(&standing.state)
-        {
-            // What Redis still has is as new as memory or newer; what it lost, memory has.
-            let mut merged = before.clone();
-            if !standing.state.settings.is_empty() {
-                merged.settings = left.settings;
-            }
-            merged.guests.extend(left.guests);
-            merged.sv = left.sv;
-            room.adopt(merged);
-        }
-        match room.restore(&self.node.store, found).await {
-            Ok(true) => {
-                let after = room.projection().clone();
-                self.node.metrics.restored.inc();
-                tracing::error!(
-                    from = before.sv.as_u64(),
-                    to = after.sv.as_u64(),
-                    "Redis had lost part of this room; it is restored from memory"
-                );
-                self.early.clear();
-                self.tell_change(&before.change_to(&after)).await;
-                self.presence_moved(before.cv.as_u64(), after.cv.as_u64(), &[], LeaveReason::StaleLeft);
-            }
-            Ok(false) => {
-                // Members have not been told of what was taken over above.
-                room.adopt(before);
-                self.gap_due = Some(crate::clock::instant() + super::GAP_PATIENCE);
-            }
-            Err(error) => {
-                room.adopt(before);
-                self.failed(error).await;
-            }
-        }
-    }
-
-    /// What a failed commit means for the room, and for whoever asked for it.
-    pub(super) async fn failed(&mut self, error: CommitError) -> ApiError {
-        match error {
-            CommitError::Lost => {
-                self.suspend("taken");
-                ApiError::lease_lost()
-            }
-            CommitError::Superseded => {
-                self.node.fail(&Fatal::Superseded);
-                ApiError::lease_lost()
-            }
-            CommitError::Damaged => ApiError::lease_lost(),
-            CommitError::Unknown(error) => {
-                self.uncertain = true;
-                error.into()
-            }
-            CommitError::Failed(error) => error.into(),
-        }
-    }
-
-    /// Nobody has been here for the idle time: unload, unless somebody is coming.
+    /// Gives the room up, unless somebody or something is there.
     pub(super) async fn unload(&mut self) {
         let State::Owned(room) = &self.state else { return };
         let token = room.lease().token();
@@ -416,7 +400,14 @@ impl Actor {
                 self.close_media(token).await;
                 self.state = State::Ended;
             }
-            Ok(Released::Busy { .. }) => self.uncertain = true,
+            Ok(Released::Busy { inbox, .. }) => {
+                if inbox > 0 {
+                    self.empty_inbox().await;
+                } else {
+                    self.read_again("busy").await;
+                }
+                self.idle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+            }
             Ok(Released::Lost { .. }) => self.suspend("taken"),
             Err(_) => self.idle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause()),
         }
@@ -424,6 +415,8 @@ impl Actor {
 
     /// Hands the room back: finish, flush, release, and only then tell everybody.
     pub(super) async fn drain(&mut self, spread: Duration) -> usize {
+        // What cannot be settled now is refused to its callers already.
+        _ = self.settle().await;
         self.flush_presence();
         let told = match std::mem::replace(&mut self.state, State::Ended) {
             State::Owned(room) => {
@@ -434,22 +427,30 @@ impl Actor {
                     );
                 }
                 self.close_media(room.lease().token()).await;
-                self.tell_to_move(room.members(), "drain", None, spread)
+                self.tell_to_move(room.links(), "drain", None, spread)
             }
-            State::Suspended(room) => self.tell_to_move(&room.members, "drain", None, spread),
+            State::Suspended(room) => self.tell_to_move(&room.links, "drain", None, spread),
             State::New | State::Refused(_) | State::Ended => 0,
         };
         self.standing.hold(None);
         told
     }
+}
 
-    async fn close_media(&self, token: FenceToken) {
-        if let Some(media) = self.media() {
-            let generation = Generation(token.as_u64());
-            if let Err(error) = media.close_router(&self.media_room(), generation).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the media router was not closed");
-            }
-        }
+/// The joiner who would have made the room.
+fn joiner_of(newborn: Newborn) -> Option<Work> {
+    newborn.batch.steps.into_iter().find_map(|step| match step.source {
+        Source::Join(request, Some(reply)) => Some(Work::Join(request, reply)),
+        _ => None,
+    })
+}
+
+fn answer_with(work: Work, error: ApiError) {
+    match work {
+        Work::Join(_, reply) => _ = reply.send(Err(error.into())),
+        Work::Command(_, reply) => _ = reply.send(Err(error.into())),
+        Work::Open(_, reply) => _ = reply.send(Err(error.into())),
+        _ => {}
     }
 }
 

@@ -1,0 +1,279 @@
+//! Commands: decided together, committed together, and only then told and answered.
+
+use redis_scripts::RedisMillis;
+use room_cell::{Actor as By, Command, Limits, Validated};
+use std::time::Duration;
+
+use super::{Actor, State};
+use crate::error::ApiError;
+use crate::room::answer::Answer;
+use crate::room::batch::{Batch, Outcome, Source, Step, recalled, without_repeats};
+use crate::room::owned::CommitError;
+use crate::room::work::{Ordered, Refusal, Work};
+
+/// Attempts at one batch while commands in it turn out to be answered, or Redis to differ from memory.
+const ATTEMPTS: u32 = 4;
+/// Commits with inbox entries may fail so often in a row; then the oldest entry is set aside.
+pub(super) const STRIKES: u32 = 3;
+
+impl Actor {
+    /// The step that a piece of work is; what is none comes back.
+    pub(super) fn step_of(&mut self, work: Work) -> Result<Step, Option<Work>> {
+        match work {
+            Work::Join(request, reply) => {
+                let is_member = match &self.state {
+                    State::Owned(room) => room.links().of_connection(request.client.sid()).is_some(),
+                    _ => false,
+                };
+                if is_member {
+                    return Err(Some(Work::Join(request, reply)));
+                }
+                match self.joining(&request) {
+                    Ok(order) => Ok(Step::new(order, Source::Join(request, Some(reply)))),
+                    Err(error) => {
+                        _ = reply.send(Err(error.into()));
+                        Err(None)
+                    }
+                }
+            }
+            Work::Command(ordered, reply) => {
+                let Ordered { order, connection, idempotency } = *ordered;
+                let peer = match (&self.state, connection) {
+                    (State::Owned(room), Some(sid)) => room.links().of_connection(sid).cloned(),
+                    _ => None,
+                };
+                let step = Step::new(order.by_peer(peer), Source::Asked(idempotency, Some(reply)));
+                Ok(self.recall(step))
+            }
+            Work::Media(report, generation) => {
+                // What an older router says is of no consequence for the present one.
+                let is_present = match &self.state {
+                    State::Owned(room) => room.lease().token().as_u64() == generation,
+                    _ => false,
+                };
+                if !is_present {
+                    return Err(None);
+                }
+                let report = Command::Media(*report).validate(By::Media, &Limits::default());
+                report.map(|order| Step::new(order, Source::Own)).map_err(|_| None)
+            }
+            other => Err(Some(other)),
+        }
+    }
+
+    /// Answers a step by what is remembered of its id.
+    pub(super) fn recall(&self, step: Step) -> Step {
+        let Some((caller, id, digest)) = step.key() else { return step };
+        let outcome = match self.recent.of(caller, id) {
+            Some((of, answer)) => recalled(Some(digest), of, &answer.text()),
+            None => return step,
+        };
+        step.answered(outcome)
+    }
+
+    /// Executes commands of the owner's own, now or not at all: what an outage delays is decided anew after it.
+    pub(super) async fn execute_own(&mut self, commands: impl IntoIterator<Item = Command>) {
+        let patience = u64::try_from(self.node.config.redis.command_timeout.as_millis()).unwrap_or(u64::MAX);
+        let until = RedisMillis::new(self.redis_now().after(patience).0);
+        let steps = commands
+            .into_iter()
+            .filter_map(|command| command.validate(By::Owner, &Limits::default()).ok())
+            .map(|order: Validated| Step::new(order, Source::Own).until(until))
+            .collect();
+        self.execute(steps).await;
+    }
+
+    /// Decides steps, commits them, and answers each.
+    pub(super) async fn execute(&mut self, steps: Vec<Step>) {
+        for part in without_repeats(steps) {
+            let part = part.into_iter().map(|step| if step.outcome().is_some() { step } else { self.recall(step) });
+            let part = self.ask_media(part.collect()).await;
+            self.execute_part(part).await;
+        }
+    }
+
+    async fn execute_part(&mut self, mut steps: Vec<Step>) {
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        for _ in 0..ATTEMPTS {
+            if let Err(refusal) = self.settle().await {
+                self.refuse_all(steps, refusal).await;
+                return;
+            }
+            let (rules, now) = (self.app.rules(), self.redis_now());
+            let State::Owned(room) = &mut self.state else {
+                self.refuse_all(steps, Refusal::Gone).await;
+                return;
+            };
+            let mut batch = Batch::stage(id.clone(), room.cell(), steps, &rules, now);
+            if !batch.needs_commit() {
+                self.answer_all(batch).await;
+                return;
+            }
+            let due = due_of(&batch.cell, now.0, self.app.people_horizon());
+            let store = self.node.store.clone();
+            match room.commit(&store, &batch, due).await {
+                Ok(()) => {
+                    self.strikes = 0;
+                    self.committed(batch).await;
+                    return;
+                }
+                Err(CommitError::Again(repeats)) => {
+                    batch.repeated(repeats);
+                    steps = batch.steps;
+                }
+                Err(CommitError::Damaged) => {
+                    steps = batch.steps;
+                    self.damaged().await;
+                }
+                Err(CommitError::Ahead) => {
+                    steps = batch.steps;
+                    self.read_again("ahead").await;
+                }
+                Err(CommitError::Unknown(error)) => {
+                    let error = ApiError::from(error);
+                    for step in &mut batch.steps {
+                        refuse(step, &error);
+                    }
+                    self.unanswered = Some(batch);
+                    self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+                    return;
+                }
+                Err(error) => {
+                    if matches!(error, CommitError::Failed(_)) {
+                        self.struck(&batch);
+                    }
+                    let error = self.failed(error).await;
+                    self.refuse_all(batch.steps, error.into()).await;
+                    return;
+                }
+            }
+        }
+        self.refuse_all(steps, ApiError::store_unavailable().into()).await;
+    }
+
+    fn struck(&mut self, batch: &Batch) {
+        if batch.steps.iter().any(|step| matches!(step.source, Source::Inbox(_))) {
+            self.strikes += 1;
+            self.inbox_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+        }
+    }
+
+    /// Sends an unanswered commit again, before anything else is decided.
+    pub(super) async fn settle(&mut self) -> Result<(), Refusal> {
+        self.serving()?;
+        let Some(batch) = self.unanswered.take() else { return Ok(()) };
+        let now = self.redis_now();
+        let due = due_of(&batch.cell, now.0, self.app.people_horizon());
+        let store = self.node.store.clone();
+        let State::Owned(room) = &mut self.state else { return Err(Refusal::Gone) };
+        match room.commit(&store, &batch, due).await {
+            Ok(()) => {
+                self.settle_due = None;
+                self.committed(batch).await;
+            }
+            Err(CommitError::Unknown(error)) => {
+                self.unanswered = Some(batch);
+                self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+                return Err(ApiError::from(error).into());
+            }
+            // It had not been executed, and cannot be any more as it is. Its callers know that they do not know.
+            Err(CommitError::Again(_)) => self.settle_due = None,
+            Err(CommitError::Damaged) => self.damaged().await,
+            Err(CommitError::Ahead) => self.read_again("ahead").await,
+            Err(error) => return Err(self.failed(error).await.into()),
+        }
+        self.serving()?;
+        if self.unanswered.is_some() { Err(ApiError::store_unavailable().into()) } else { Ok(()) }
+    }
+
+    /// What follows once Redis has acknowledged a batch: links, what others are told, the answers.
+    pub(super) async fn committed(&mut self, batch: Batch) {
+        self.node.metrics.commits.inc();
+        self.follow_links(&batch);
+        self.tell_batch(&batch).await;
+        self.answer_all(batch).await;
+        self.leave_closed().await;
+    }
+
+    async fn answer_all(&mut self, batch: Batch) {
+        for mut step in batch.steps {
+            let command = step.order.as_ref().map_or("unknown", |order| order.command().name());
+            let (label, is_done) = match step.outcome() {
+                Some(Outcome::Done(..)) => ("ok", true),
+                Some(Outcome::Refused(error)) => (error.code.as_str(), false),
+                Some(Outcome::Kept(_)) => ("repeated", true),
+                None => ("unknown", false),
+            };
+            self.node.metrics.commands.with_label_values(&[command, label]).inc();
+            if let (Some(key), Some(Outcome::Done(done, _))) = (step.key(), step.outcome()) {
+                self.recent.remember(key, Answer::Done(done.clone()));
+            }
+            let outcome = step.outcome().cloned();
+            match &mut step.source {
+                Source::Join(request, reply) => {
+                    let Some(reply) = reply.take() else { continue };
+                    let answer = match outcome {
+                        Some(Outcome::Refused(error)) => Err(error.into()),
+                        _ => self.welcome(&request.peer).await,
+                    };
+                    _ = reply.send(answer);
+                }
+                Source::Asked(_, reply) => {
+                    let Some(reply) = reply.take() else { continue };
+                    let answer = match outcome {
+                        Some(Outcome::Done(done, _)) => Ok(done),
+                        Some(Outcome::Refused(error)) => Err(error),
+                        Some(Outcome::Kept(answer)) => answer.into_result(),
+                        None => Err(ApiError::lease_lost()),
+                    };
+                    _ = reply.send(answer.map_err(Refusal::from));
+                }
+                Source::Return(client) if !is_done => {
+                    tracing::warn!(label, "somebody who is connected could not be put back");
+                    client.evict(&self.names, "kicked");
+                }
+                Source::Return(_) | Source::Inbox(_) | Source::Own => {}
+            }
+        }
+    }
+
+    async fn refuse_all(&mut self, steps: Vec<Step>, refusal: Refusal) {
+        let error = match refusal {
+            Refusal::Api(error) => Some(error),
+            Refusal::Gone => None,
+        };
+        for mut step in steps {
+            match &error {
+                Some(error) => refuse(&mut step, error),
+                // Dropping the reply says that the actor is gone.
+                None => drop(step),
+            }
+        }
+    }
+}
+
+fn refuse(step: &mut Step, error: &ApiError) {
+    match &mut step.source {
+        Source::Join(_, reply) => {
+            if let Some(reply) = reply.take() {
+                _ = reply.send(Err(error.clone().into()));
+            }
+        }
+        Source::Asked(_, reply) => {
+            if let Some(reply) = reply.take() {
+                _ = reply.send(Err(error.clone().into()));
+            }
+        }
+        // An inbox entry stays where it is, and is read again; the owner's own come again by their time.
+        Source::Return(_) | Source::Inbox(_) | Source::Own => {}
+    }
+}
+
+/// When somebody must look at the room who does not own it: at its next deadline, or when its people have not
+/// been seen for `horizon`.
+pub(super) fn due_of(cell: &room_cell::Cell, now_ms: u64, horizon: Duration) -> Option<RedisMillis> {
+    let horizon = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
+    let people = (!cell.users.is_empty()).then(|| now_ms.saturating_add(horizon));
+    let deadline = cell.next_deadline().map(|deadline| deadline.0);
+    people.into_iter().chain(deadline).min().map(RedisMillis::new)
+}

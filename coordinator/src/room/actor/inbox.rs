@@ -1,0 +1,131 @@
+//! What others put into the room's inbox, and what falls due by itself.
+
+use redis_scripts::InboxEntry;
+use room_cell::{Actor as By, Command, Limits, Timer};
+use serde::{Deserialize, Serialize};
+
+use super::commands::STRIKES;
+use super::{Actor, BATCH, State};
+use crate::error::ApiError;
+use crate::room::batch::{Source, Step};
+
+/// A command as it waits in an inbox.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Payload {
+    pub actor: By,
+    pub command: Command,
+}
+
+impl Actor {
+    /// Executes what waits in the inbox, in order, until it is empty.
+    pub(super) async fn empty_inbox(&mut self) {
+        let mut last = None;
+        while self.serves() {
+            let store = self.node.store.clone();
+            let read = store.timed("inbox_read", store.scripts.inbox_read(&self.names.keys, None, BATCH)).await;
+            let entries = match read {
+                Ok(entries) => entries,
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the inbox cannot be read");
+                    self.try_inbox_again();
+                    return;
+                }
+            };
+            let Some(first) = entries.first().map(|entry| entry.entry.clone()) else { return };
+            // What was read before and is still there could not be committed: later.
+            if last.as_ref() == Some(&first) || !self.serves() {
+                self.try_inbox_again();
+                return;
+            }
+            last = Some(first);
+            let is_struck = self.strikes >= STRIKES;
+            if is_struck {
+                self.strikes = 0;
+            }
+            let steps = entries
+                .into_iter()
+                .enumerate()
+                .map(|(at, entry)| self.step_of_entry(entry, is_struck && at == 0))
+                .collect();
+            self.execute(steps).await;
+        }
+    }
+
+    fn try_inbox_again(&mut self) {
+        self.inbox_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+    }
+
+    fn step_of_entry(&self, entry: InboxEntry, is_struck: bool) -> Step {
+        let order = serde_json::from_str::<Payload>(&entry.payload)
+            .map_err(|error| error.to_string())
+            .and_then(|payload| {
+                let Payload { actor, command } = payload;
+                command.validate(actor, &Limits::default()).map_err(|invalid| invalid.to_string())
+            });
+        match order {
+            Ok(order) if !is_struck => self.recall(Step::new(order, Source::Inbox(Box::new(entry)))),
+            order => {
+                let why = order.err().unwrap_or_else(|| "it cannot be committed".to_owned());
+                tracing::error!(entry = entry.entry, why, "an inbox entry is set aside");
+                self.node.metrics.inbox_aside.inc();
+                Step::poison(entry, ApiError::bad_request(why))
+            }
+        }
+    }
+
+    /// Acts on deadlines of the cell that have passed.
+    pub(super) async fn timers(&mut self) {
+        let now = self.redis_now();
+        let State::Owned(room) = &self.state else { return };
+        if room.cell().next_deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        let due = room.cell().due(now);
+        // The media server is asked before a seat is taken away.
+        let audible = match due.iter().any(|timer| matches!(timer, Timer::Publish { .. })) {
+            true => self.audible().await,
+            false => std::collections::HashSet::new(),
+        };
+        let State::Owned(room) = &self.state else { return };
+        let is_heard = |session: &room_cell::MicSession| {
+            room.cell().seats.values().filter_map(|seat| seat.sitter.as_ref()).any(|sitter| {
+                sitter.session == *session
+                    && audible.contains(&(sitter.user.shared(), sitter.peer.shared()))
+            })
+        };
+        let timers: Vec<Command> = due
+            .into_iter()
+            .map(|timer| match timer {
+                Timer::Publish { session, .. } => {
+                    let flowing = is_heard(&session);
+                    Command::Due(Timer::Publish { session, flowing })
+                }
+                timer => Command::Due(timer),
+            })
+            .collect();
+        self.execute_own(timers).await;
+    }
+
+    /// Nobody has been here for the idle time: close, or unload, unless somebody is coming.
+    pub(super) async fn idle(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        if !room.cell().users.is_empty() {
+            return;
+        }
+        if room.cell().auto_close && matches!(room.cell().status, room_cell::Status::Active) {
+            self.execute_own([Command::Due(Timer::Idle)]).await;
+        }
+        if self.unanswered.is_none() {
+            self.unload().await;
+        }
+    }
+
+    /// A room that closed has nothing more to do here.
+    pub(super) async fn leave_closed(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        if matches!(room.cell().status, room_cell::Status::Closed) {
+            self.close_media(room.lease().token()).await;
+            self.idle_due = Some(crate::clock::instant());
+        }
+    }
+}

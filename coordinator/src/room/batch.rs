@@ -1,0 +1,320 @@
+//! Commands that go into one commit: decided together, committed together, answered each for itself.
+
+use redis_scripts::{
+    Acknowledged, CellChanges, Committing, InboxEntry, Keep, RedisMillis, Repeat, ReplyTo,
+};
+use room_cell::{Actor, Cell, Event, Millis, Rules, Validated, decide};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::answer::{Answer, Done, error_of};
+use super::delta::Delta;
+use super::gateway::Idempotency;
+use super::work::{JoinRequest, Reply};
+use crate::error::{ApiError, ErrorCode};
+use crate::socket::Client;
+
+/// Where a command came from, and so where its answer goes.
+#[derive(Debug)]
+pub enum Source {
+    /// A connection wants in.
+    Join(Box<JoinRequest>, Option<Reply<Box<RawValue>>>),
+    /// A connection that is still there, whose peer Redis lost.
+    Return(Client),
+    /// Somebody on this instance asks.
+    Asked(Option<Idempotency>, Option<Reply<Done>>),
+    /// It waited in the room's inbox.
+    Inbox(Box<InboxEntry>),
+    /// The owner itself.
+    Own,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It was decided so.
+    Done(Done, Vec<Event>),
+    /// It was refused.
+    Refused(ApiError),
+    /// It had been answered before.
+    Kept(Answer),
+}
+
+/// A command on its way through a batch. Without an order it is an inbox entry that makes no sense.
+#[derive(Debug)]
+pub struct Step {
+    pub(super) order: Option<Validated>,
+    pub(super) source: Source,
+    /// Redis must not execute it after this: what falls due in an outage waits for its end.
+    until: Option<RedisMillis>,
+    outcome: Option<Outcome>,
+}
+
+impl Step {
+    /// A command from there.
+    pub const fn new(order: Validated, source: Source) -> Self {
+        Self { order: Some(order), source, until: None, outcome: None }
+    }
+
+    /// The same, not to be executed after `until`.
+    #[must_use]
+    pub const fn until(mut self, until: RedisMillis) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// An inbox entry that makes no sense.
+    pub fn poison(entry: InboxEntry, error: ApiError) -> Self {
+        let outcome = Some(Outcome::Refused(error));
+        Self { order: None, source: Source::Inbox(Box::new(entry)), until: None, outcome }
+    }
+
+    /// A step that was answered before.
+    #[must_use]
+    pub fn answered(mut self, outcome: Outcome) -> Self {
+        self.outcome = Some(outcome);
+        self
+    }
+
+    /// What makes it idempotent: caller, id, digest.
+    pub fn key(&self) -> Option<(&str, &str, &str)> {
+        match &self.source {
+            Source::Asked(Some(key), _) => Some((&key.caller, &key.id, &key.digest)),
+            Source::Inbox(entry) => {
+                entry.keep.as_ref().map(|key| (&*key.caller, &*key.id, &*key.digest))
+            }
+            _ => None,
+        }
+    }
+
+    /// What became of it.
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Its events.
+    pub fn events(&self) -> &[Event] {
+        match &self.outcome {
+            Some(Outcome::Done(_, events)) => events,
+            _ => &[],
+        }
+    }
+
+    fn deadline(&self) -> Option<RedisMillis> {
+        match &self.source {
+            Source::Inbox(entry) if self.order.is_some() => entry.deadline,
+            _ => self.until,
+        }
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        Some(match self.outcome.as_ref()? {
+            Outcome::Done(done, _) => Answer::Done(done.clone()),
+            Outcome::Refused(error) => Answer::refused(error),
+            Outcome::Kept(answer) => answer.clone(),
+        })
+    }
+
+    /// Whether its answer is kept: what was done, and what is refused for good.
+    fn is_kept(&self) -> bool {
+        match &self.outcome {
+            Some(Outcome::Done(..)) => true,
+            Some(Outcome::Refused(error)) => {
+                !error.code.is_retryable() || error.code == ErrorCode::Timeout
+            }
+            Some(Outcome::Kept(_)) | None => false,
+        }
+    }
+}
+
+/// What the log keeps of a command.
+#[derive(Serialize)]
+struct Logged<'a> {
+    id: &'a str,
+    actor: &'a Actor,
+    command: &'static str,
+    events: &'a [Event],
+}
+
+/// Commands decided one after the other, and the cell after them.
+#[derive(Debug)]
+pub struct Batch {
+    /// Names the batch: sent again under the same name, it is executed once.
+    pub id: String,
+    /// The version that it follows.
+    pub from: u64,
+    /// The cell after it.
+    pub cell: Cell,
+    /// Its commands.
+    pub steps: Vec<Step>,
+}
+
+impl Batch {
+    /// Decides `steps` on `cell`; those that have an outcome keep it.
+    pub fn stage(id: String, cell: &Cell, mut steps: Vec<Step>, rules: &Rules, now: Millis) -> Self {
+        let mut staged = cell.clone();
+        for step in &mut steps {
+            if matches!(step.outcome, Some(Outcome::Kept(_))) {
+                continue;
+            }
+            let Some(order) = &step.order else { continue };
+            let is_late = step.deadline().is_some_and(|deadline| deadline.as_u64() < now.0);
+            let decided = if is_late {
+                Err(ApiError::new(ErrorCode::Timeout, "the command came too late and was not executed"))
+            } else {
+                decide(&staged, order, rules, now).map_err(|refusal| error_of(&refusal))
+            };
+            step.outcome = Some(match decided {
+                Ok(events) => {
+                    staged.advance(&events);
+                    Outcome::Done(Done::of(&events, &staged), events)
+                }
+                Err(error) => Outcome::Refused(error),
+            });
+        }
+        Self { id, from: cell.version, cell: staged, steps }
+    }
+
+    /// Whether there is anything to write.
+    pub fn needs_commit(&self) -> bool {
+        self.cell.version != self.from
+            || self.steps.iter().any(|step| {
+                matches!(step.source, Source::Inbox(_)) || (step.key().is_some() && step.is_kept())
+            })
+    }
+
+    /// Notes which commands were answered before, or came too late.
+    pub fn repeated(&mut self, repeats: Vec<(usize, Repeat)>) {
+        for (at, repeat) in repeats {
+            let Some(step) = self.steps.get_mut(at) else { continue };
+            match repeat {
+                Repeat::Answered { digest, answer } => {
+                    let outcome = recalled(step.key().map(|(_, _, mine)| mine), &digest, &answer);
+                    step.outcome = Some(outcome);
+                }
+                Repeat::Late => match &mut step.source {
+                    Source::Inbox(entry) => entry.deadline = Some(RedisMillis::new(0)),
+                    _ => step.until = Some(RedisMillis::new(0)),
+                },
+            }
+        }
+    }
+
+    /// What it changed, as others are told.
+    pub fn delta(&self) -> Delta {
+        Delta::of(self.steps.iter().flat_map(Step::events))
+    }
+
+    /// The message to those who watch from elsewhere; none if no version was made.
+    pub fn fanout(&self, delta: &Delta, route_json: &str) -> Option<String> {
+        let (from, to) = (self.from, self.cell.version);
+        (to > from).then(|| {
+            format!(
+                r#"{{"room":{route_json},"of":"cell","from":{from},"to":{to}{}}}"#,
+                delta.parts(&self.cell)
+            )
+        })
+    }
+
+    /// The commands as the script takes them.
+    pub fn prepare(&self) -> Vec<Prepared<'_>> {
+        self.steps.iter().enumerate().map(|(at, step)| Prepared::of(&self.id, at, step)).collect()
+    }
+}
+
+/// The outcome of a command whose id had been used before.
+pub(super) fn recalled(mine: Option<&str>, digest: &str, answer: &str) -> Outcome {
+    if mine.is_some_and(|mine| mine != digest) {
+        let error = ApiError::bad_request("`id` was used for another request");
+        return Outcome::Kept(Answer::refused(&error));
+    }
+    match Answer::parse(answer) {
+        Ok(answer) => Outcome::Kept(answer),
+        Err(error) => Outcome::Refused(error),
+    }
+}
+
+/// One command's texts.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    step: &'a Step,
+    entry: Option<String>,
+    answer: String,
+}
+
+impl<'a> Prepared<'a> {
+    fn of(batch: &str, at: usize, step: &'a Step) -> Self {
+        let entry = step.order.as_ref().filter(|_| !step.events().is_empty()).map(|order| {
+            let made = format!("{batch}:{at}");
+            let id = step.key().map_or(made.as_str(), |(_, id, _)| id);
+            let logged =
+                Logged { id, actor: order.actor(), command: order.command().name(), events: step.events() };
+            serde_json::to_string(&logged).unwrap_or_default()
+        });
+        let is_told = step.key().is_some() || matches!(step.source, Source::Inbox(_));
+        let answer = step.answer().filter(|_| is_told).map(|answer| answer.text()).unwrap_or_default();
+        Self { step, entry, answer }
+    }
+
+    /// As the script takes it.
+    pub fn committing(&self) -> Committing<'_> {
+        let step = self.step;
+        let keep = step.key().filter(|_| step.is_kept());
+        let (inbox, reply) = match &step.source {
+            Source::Inbox(entry) => (
+                Some(Acknowledged {
+                    entry: &entry.entry,
+                    aside: step.order.is_none().then_some("it is no command"),
+                }),
+                entry.reply.as_ref().map(|(instance, number)| ReplyTo { instance, number }),
+            ),
+            _ => (None, None),
+        };
+        let is_late = matches!(&step.outcome, Some(Outcome::Refused(error)) if error.code == ErrorCode::Timeout);
+        Committing {
+            entry: self.entry.as_deref(),
+            answer: &self.answer,
+            keep: keep.map(|(caller, id, digest)| Keep { caller, id, digest }),
+            reply,
+            inbox,
+            deadline: step.deadline().filter(|_| !is_late),
+        }
+    }
+}
+
+/// What a commit changes in the cell's keys.
+pub fn cell_changes(changes: &room_cell::Changes) -> CellChanges<'_> {
+    CellChanges {
+        status: changes.status,
+        set: changes.set.iter().map(|(field, json)| (field.as_str(), json.as_str())).collect(),
+        removed: changes.removed.iter().map(String::as_str).collect(),
+        peers_set: changes.peers_set.iter().map(|(peer, json)| (peer.as_str(), json.as_str())).collect(),
+        peers_removed: changes.peers_removed.iter().map(room_cell::PeerId::as_str).collect(),
+        users_in: changes.users_in.iter().map(room_cell::UserId::as_str).collect(),
+        users_out: changes.users_out.iter().map(room_cell::UserId::as_str).collect(),
+    }
+}
+
+/// Splits steps so that no id occurs twice in one part: the second is answered by what the first left.
+pub fn without_repeats(steps: Vec<Step>) -> Vec<Vec<Step>> {
+    let mut parts: Vec<Vec<Step>> = Vec::new();
+    let mut part: Vec<Step> = Vec::with_capacity(steps.len());
+    let mut seen: HashSet<(Arc<str>, Arc<str>)> = HashSet::new();
+    for step in steps {
+        let key = step.key().map(|(caller, id, _)| (Arc::from(caller), Arc::from(id)));
+        if let Some(key) = key
+            && !seen.insert(key.clone())
+        {
+            parts.push(std::mem::take(&mut part));
+            seen.clear();
+            seen.insert(key);
+        }
+        part.push(step);
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}

@@ -1,0 +1,368 @@
+//! Commands and changes for a room from anywhere on this instance, wherever the room runs.
+//!
+//! If the room runs here its actor is asked. Else a command is put into the room's inbox, whose owner
+//! executes it once and answers; if nobody owns the room, this instance takes it.
+
+use key_prefix::RoomKey;
+use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, SettingsVersion};
+use room_cell::{Actor as By, Command, Limits, MediaReport, Validated};
+use serde_json::Value;
+use socketioxide::socket::Sid;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::actor::{Payload, refusal_of};
+use super::answer::Answer;
+pub use super::answer::Done;
+use super::names::{RoomNames, json_string};
+use super::owned::RemoteRoom;
+use super::snapshot::Remote;
+use super::work::{GuestChange, Ordered, Refusal, SettingsChange, Work, not_in_room};
+use crate::config::App;
+use crate::error::{ApiError, ErrorCode};
+use crate::node::Node;
+
+/// What makes a command idempotent: who asks, under which id, and a digest of what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// `user:ann`, or `key:` and the digest of an API key.
+    pub caller: Arc<str>,
+    /// The id, 1 to 64 characters.
+    pub id: Arc<str>,
+    /// Digest of the request.
+    pub digest: Arc<str>,
+}
+
+/// A command for a room.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The room.
+    pub room: RoomKey,
+    /// What, by whom.
+    pub order: Validated,
+    /// Given by the caller, where it wants to be able to repeat.
+    pub idempotency: Option<Idempotency>,
+    /// The connection that asks, where one does: if it is a member of the room here, the command is its peer's.
+    pub connection: Option<Sid>,
+    /// Only if the room runs here: what members who are no hosts ask.
+    pub only_here: bool,
+}
+
+/// How a room should be made, or opened again.
+#[derive(Debug, Clone, Default)]
+pub struct Opening {
+    /// Settings that differ from the defaults.
+    pub settings: Option<crate::classroom::settings::SettingsPatch>,
+    /// Number of seats; the app's where none is given.
+    pub seats: Option<u16>,
+    /// Most users; the app's where none is given.
+    pub capacity: Option<u32>,
+    /// Close when idle.
+    pub auto_close: Option<bool>,
+}
+
+/// What became of an [`Opening`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// The room was made.
+    Made,
+    /// It was closed, and is open again.
+    Reopened,
+    /// It was there and open; nothing changed.
+    Found,
+}
+
+/// How long a command may wait in an inbox, and its caller for the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Actors that may end under a caller before it is told to come again.
+const ATTEMPTS: usize = 4;
+/// Commands and callbacks that may wait in one room's inbox.
+const INBOX: usize = 10_000;
+/// Entries of a lane that are looked through for one page of a timeline.
+const SCAN: usize = 2_000;
+
+/// Executes a command.
+pub async fn execute(node: &Arc<Node>, app: &Arc<App>, request: Request) -> Result<Done, ApiError> {
+    let Request { room, order, idempotency, connection, only_here } = request;
+    for _ in 0..ATTEMPTS {
+        if let Some(handle) = node.rooms.find(&room) {
+            let ordered =
+                Ordered { order: order.clone(), connection, idempotency: idempotency.clone() };
+            match handle.ask(|reply| Work::Command(Box::new(ordered), reply)).await {
+                Err(Refusal::Gone) => {}
+                Err(Refusal::Api(error)) => return Err(error),
+                Ok(done) => return Ok(done),
+            }
+        }
+        if only_here {
+            return Err(not_in_room(room.room()));
+        }
+        if let Some(done) = elsewhere(node, app, &room, &order, idempotency.as_ref()).await? {
+            return Ok(done);
+        }
+    }
+    Err(ApiError::lease_lost())
+}
+
+/// Puts a command into the room's inbox and waits for the answer; `None`: the room is this instance's after all.
+async fn elsewhere(
+    node: &Arc<Node>,
+    app: &Arc<App>,
+    room: &RoomKey,
+    order: &Validated,
+    idempotency: Option<&Idempotency>,
+) -> Result<Option<Done>, ApiError> {
+    let store = &node.store;
+    let made;
+    // Without an id of its caller's it still has one, to ask what became of it.
+    let key = match idempotency {
+        Some(key) => key,
+        None => {
+            let id = uuid::Uuid::now_v7().simple().to_string().into();
+            made = Idempotency { caller: "instance".into(), id, digest: "none".into() };
+            &made
+        }
+    };
+    let payload = Payload { actor: order.actor().clone(), command: order.command().clone() };
+    let payload = serde_json::to_string(&payload).map_err(|_| ApiError::bad_request("it cannot be sent"))?;
+    let mut waiting = node.replies.wait();
+    let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+    let (names, number) = (store.keys.room(room), waiting.number.to_string());
+    let with = Enqueue {
+        me: &store.me,
+        room,
+        keys: &names,
+        route_json: &json_string(room.route()),
+        payload: &payload,
+        keep: Some(Keep { caller: &key.caller, id: &key.id, digest: &key.digest }),
+        number: Some(&number),
+        deadline: Some(RedisMillis::new(node.redis_clock.now_ms() + patience)),
+        seen: None,
+        cap: INBOX,
+    };
+    match store.timed("enqueue", store.scripts.enqueue(&store.keys, with)).await? {
+        Enqueued::Ok { owner, .. } => {
+            if owner.is_empty() || owner == store.me.as_str() {
+                adopt(node, app, room);
+            }
+        }
+        Enqueued::Missing => return Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room")),
+        Enqueued::Full { length } => {
+            let full = format!("{length} commands wait for the room already");
+            return Err(ApiError::new(ErrorCode::RateLimited, full));
+        }
+        Enqueued::Answered { digest, answer } => return kept(key, &digest, &answer).map(Some),
+        Enqueued::Repeat => return Ok(None),
+    }
+    match tokio::time::timeout(PATIENCE, &mut waiting.answer).await {
+        Ok(Ok(answer)) => answer.into_result().map(Some),
+        _ => match store.scripts.answer(&store.keys, room, &key.caller, &key.id).await? {
+            Some((digest, answer)) => kept(key, &digest, &answer).map(Some),
+            None => Err(ApiError::new(ErrorCode::Timeout, "no answer in time; repeat with the same id")),
+        },
+    }
+}
+
+fn kept(key: &Idempotency, digest: &str, answer: &str) -> Result<Done, ApiError> {
+    if *key.digest != *digest {
+        return Err(ApiError::bad_request("`id` was used for another request"));
+    }
+    Answer::parse(answer)?.into_result()
+}
+
+/// Takes a room that nobody has, for what waits in it.
+pub fn adopt(node: &Arc<Node>, app: &Arc<App>, room: &RoomKey) {
+    let handle = node.rooms.enter(node, app, room);
+    // A full mailbox has an actor that looks into the inbox at the next heartbeat.
+    _ = handle.tell(Work::Adopt);
+}
+
+/// Makes a room, opens a closed one again, or finds it.
+pub async fn open(
+    node: &Arc<Node>,
+    app: &Arc<App>,
+    room: &RoomKey,
+    opening: Opening,
+) -> Result<Opened, ApiError> {
+    for _ in 0..ATTEMPTS {
+        let handle = node.rooms.enter(node, app, room);
+        let work = Box::new(opening.clone());
+        match handle.ask(|reply| Work::Open(work, reply)).await {
+            Ok(opened) => return Ok(opened),
+            Err(Refusal::Api(error)) => return Err(error),
+            Err(Refusal::Gone) => {}
+        }
+        // Another instance has it.
+        match read(node, room).await? {
+            None => {}
+            Some(remote) if *remote.cell().status.word() != *"closed" => return Ok(Opened::Found),
+            Some(_) => {
+                let command = Command::Reopen {
+                    seats: opening.seats,
+                    capacity: opening.capacity,
+                    auto_close: opening.auto_close,
+                };
+                let order = command
+                    .validate(By::Backend, &Limits::default())
+                    .map_err(|invalid| ApiError::bad_request(invalid.to_string()))?;
+                if elsewhere(node, app, room, &order, None).await?.is_some() {
+                    return Ok(Opened::Reopened);
+                }
+            }
+        }
+    }
+    Err(ApiError::lease_lost())
+}
+
+/// Reads a room as it stands in Redis; `None`: there is none.
+pub async fn read(node: &Arc<Node>, room: &RoomKey) -> Result<Option<Remote>, ApiError> {
+    let store = &node.store;
+    match store.timed("read", store.scripts.read_room(&store.keys, room)).await? {
+        Read::Missing => Ok(None),
+        Read::Ok(standing) => Remote::read(standing).map(Some).map_err(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
+            ApiError::new(ErrorCode::Internal, "the room cannot be read")
+        }),
+    }
+}
+
+/// Merges a patch into a room's settings, wherever it runs.
+pub async fn update_settings(
+    node: &Arc<Node>,
+    room: &RoomKey,
+    change: SettingsChange,
+) -> Result<SettingsVersion, ApiError> {
+    if let Some(handle) = node.rooms.find(room) {
+        let work = Box::new(change.clone());
+        match handle.ask(|reply| Work::Settings(work, reply)).await {
+            Ok(sv) => return Ok(sv),
+            Err(Refusal::Api(error)) => return Err(error),
+            Err(Refusal::Gone) => {}
+        }
+    }
+    let store = &node.store;
+    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
+    let (sv, _) = refusal_of(remote.update_settings(store, &change).await?)?;
+    Ok(sv)
+}
+
+/// Merges a patch into a guest's state, wherever the room runs.
+pub async fn update_guest(
+    node: &Arc<Node>,
+    room: &RoomKey,
+    change: GuestChange,
+) -> Result<SettingsVersion, ApiError> {
+    if let Some(handle) = node.rooms.find(room) {
+        let work = Box::new(change.clone());
+        match handle.ask(|reply| Work::Guest(work, reply)).await {
+            Ok(sv) => return Ok(sv),
+            Err(Refusal::Api(error)) => return Err(error),
+            Err(Refusal::Gone) => {}
+        }
+    }
+    let store = &node.store;
+    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
+    let (sv, _) = refusal_of(remote.update_guest(store, &change).await?)?;
+    Ok(sv)
+}
+
+/// What became of a media server's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    /// It is in the room's inbox.
+    Appended,
+    /// It was there before.
+    Repeated,
+    /// There is no such room.
+    NoRoom,
+}
+
+/// Puts a media server's report into a room's inbox; once it is there, it will be executed. `event` is the
+/// vendor's own id of it: the second of the same id is not appended.
+pub async fn report(
+    node: &Arc<Node>,
+    app: &Arc<App>,
+    room: &RoomKey,
+    event: &str,
+    report: MediaReport,
+) -> Result<Reported, ApiError> {
+    let store = &node.store;
+    let payload = Payload { actor: By::Media, command: Command::Media(report) };
+    let payload = serde_json::to_string(&payload).map_err(|_| ApiError::bad_request("it cannot be sent"))?;
+    let with = Enqueue {
+        me: &store.me,
+        room,
+        keys: &store.keys.room(room),
+        route_json: &json_string(room.route()),
+        payload: &payload,
+        keep: None,
+        number: None,
+        deadline: None,
+        seen: Some(event),
+        cap: INBOX,
+    };
+    match store.timed("enqueue", store.scripts.enqueue(&store.keys, with)).await? {
+        Enqueued::Ok { owner, .. } => {
+            if owner.is_empty() || owner == store.me.as_str() {
+                adopt(node, app, room);
+            }
+            Ok(Reported::Appended)
+        }
+        Enqueued::Missing => Ok(Reported::NoRoom),
+        Enqueued::Full { length } => {
+            let full = format!("{length} events wait for the room already");
+            Err(ApiError::new(ErrorCode::RateLimited, full))
+        }
+        Enqueued::Answered { .. } | Enqueued::Repeat => Ok(Reported::Repeated),
+    }
+}
+
+/// One entry of a room's timeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Passed {
+    /// Where it stands in its lane.
+    pub id: String,
+    /// `cell`, `settings` or `guest`.
+    pub kind: String,
+    /// When, in Unix milliseconds by Redis's clock.
+    pub at: u64,
+    /// `name/incarnation` of the owner at that time; empty: nobody owned the room.
+    pub owner: String,
+    /// The owner's fencing token.
+    pub token: u64,
+    /// The version that it made.
+    pub version: u64,
+    /// The command with its actor and its events, or the patch.
+    pub entry: Value,
+}
+
+/// A page of a room's timeline, newest first, and where the next one begins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Timeline {
+    /// Its entries.
+    pub entries: Vec<Passed>,
+    /// Where the next page begins; `None`: this was the last.
+    pub next: Option<String>,
+}
+
+/// Reads a page of a room's timeline.
+pub async fn timeline(
+    node: &Arc<Node>,
+    room: &RoomKey,
+    before: Option<&str>,
+    limit: usize,
+) -> Result<Timeline, ApiError> {
+    let store = &node.store;
+    let read = store.scripts.timeline(&store.keys, room, before, SCAN, limit);
+    let page = store.timed("timeline", read).await?;
+    let entries = page.entries.into_iter().map(|entry| Passed {
+        id: entry.id,
+        kind: entry.kind,
+        at: entry.at.as_u64(),
+        owner: entry.owner,
+        token: entry.token.as_u64(),
+        version: entry.version,
+        entry: serde_json::from_str(&entry.entry).unwrap_or_default(),
+    });
+    Ok(Timeline { entries: entries.collect(), next: page.next })
+}

@@ -1,0 +1,157 @@
+//! `pin`: winning a room's lease, and making the room.
+
+use key_prefix::{ChannelKind, Incarnation, Instance, KeyKind, Keys, RoomKey};
+use std::time::Duration;
+
+use crate::commit::{CellChanges, Committing};
+use crate::instance::ms;
+use crate::reply::MalformedReply;
+use crate::room::{RoomState, superseded};
+use crate::script::{Call, PIN, ScriptError, Scripts};
+use crate::{FenceToken, RedisMillis};
+
+/// What `pin` is told.
+#[derive(Debug)]
+pub struct Pin<'a> {
+    /// The caller.
+    pub me: &'a Instance,
+    /// The room.
+    pub room: &'a RoomKey,
+    /// Time to live of the owner key.
+    pub owner_ttl: Duration,
+    /// The token will be larger than this: what is known of the room from elsewhere.
+    pub floor: FenceToken,
+    /// Keep the token if the lease is mine already.
+    pub renew: bool,
+    /// What the room is made of if it is not there; `None`: do not make it.
+    pub birth: Option<Birth<'a>>,
+    /// Do not take a closed room.
+    pub open_only: bool,
+    /// Not after this by Redis's clock: whoever asks does not wait for longer. A call that a stalled Redis
+    /// finds in its sockets when it goes on would else win a room for nobody.
+    pub deadline: Option<RedisMillis>,
+}
+
+/// What a room begins with. Used only if it is not there.
+#[derive(Debug, Clone, Copy)]
+pub struct Birth<'a> {
+    /// Settings by name, as JSON.
+    pub settings: &'a [(&'a str, String)],
+    /// The cell, its peers and who is present; without a status it is active.
+    pub changes: &'a CellChanges<'a>,
+    /// The commands that make it; its `cv` is the number of those with events. Their deadlines do not count
+    /// here, that of the pin does, and an answer that one of them has already is replaced.
+    pub commands: &'a [Committing<'a>],
+    /// When something falls due first; `None`: nothing does.
+    pub due: Option<RedisMillis>,
+}
+
+/// What `pin` answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pinned {
+    /// The lease is the caller's.
+    Owned {
+        /// Its token.
+        token: FenceToken,
+        /// The token of the lease before; 0 if there was none.
+        previous: FenceToken,
+        /// Whether the room was made by this call, of its birth.
+        made: bool,
+        /// Whether the room's keys are as its record says; if not, something was lost.
+        whole: bool,
+        /// Redis's time.
+        now: RedisMillis,
+        /// Number of watching instances.
+        watchers: usize,
+        /// Number of entries in its inbox.
+        inbox: usize,
+        /// Redis's time of the last commit; 0 if there was none.
+        committed_at: RedisMillis,
+        /// The room.
+        state: Box<RoomState>,
+    },
+    /// A living instance owns it.
+    Other {
+        /// `name/incarnation`.
+        owner: String,
+        /// Its token.
+        token: FenceToken,
+        /// Its public URL; empty if its record is missing just now.
+        url: String,
+    },
+    /// The room is not there and was not to be made.
+    Absent,
+    /// The room is closed, and only an open one was wanted; nothing was done.
+    Closed,
+    /// The deadline is over; nothing was done.
+    Late,
+    /// A newer incarnation of the caller's name lives.
+    Superseded {
+        /// Its incarnation.
+        by: Incarnation,
+    },
+}
+
+impl Scripts {
+    /// Takes a room's lease and loads the room.
+    pub async fn pin(&self, keys: &Keys, with: Pin<'_>) -> Result<Pinned, ScriptError> {
+        let (me, room) = (with.me, keys.room(with.room));
+        let mut call = Call::keys([
+            &keys.incarnation_of(me),
+            &keys.instances(),
+            &keys.instance_rooms(me),
+            &room.owner,
+            &room.fence,
+            &room.room,
+            &room.settings,
+            &room.guests,
+            &room.peers,
+            &room.presence,
+            &room.cell,
+            &room.watchers,
+            &room.rooms,
+            &room.lane,
+            &room.inbox,
+            &room.aside,
+            &keys.due(),
+        ])
+        .text(me.as_str())
+        .number(me.incarnation().as_u64())
+        .number(ms(with.owner_ttl))
+        .number(with.floor.as_u64())
+        .flag(with.renew)
+        .flag(with.open_only)
+        .texts([with.room.room(), with.room.route()])
+        .bytes(keys.base(KeyKind::Instance).bytes())
+        .bytes(keys.base(KeyKind::Answer).bytes())
+        .bytes(keys.channel_base(ChannelKind::Reply).bytes())
+        .moment(with.deadline)
+        .flag(with.birth.is_some());
+        if let Some(birth) = with.birth {
+            call = call
+                .text(birth.changes.status.unwrap_or("active"))
+                .moment(birth.due)
+                .count(birth.settings.len())
+                .texts(birth.settings.iter().flat_map(|(field, json)| [*field, json.as_str()]))
+                .changes(birth.changes)
+                .commands(birth.commands);
+        }
+        self.read(&PIN, call, |code, reply| match code {
+            "owned" => {
+                let (token, previous) = (reply.token()?, reply.token()?);
+                let (made, whole, now) = (reply.flag()?, reply.flag()?, reply.millis()?);
+                let (watchers, inbox) = (reply.count()?, reply.count()?);
+                let state = Box::new(RoomState::read(reply)?);
+                let committed_at = state.committed_at;
+                Ok(Pinned::Owned { token, previous, made, whole, now, watchers, inbox, committed_at, state })
+            }
+            "other" => Ok(Pinned::Other { owner: reply.text()?, token: reply.token()?, url: reply.text()? }),
+            "absent" => Ok(Pinned::Absent),
+            "closed" => Ok(Pinned::Closed),
+            "late" => Ok(Pinned::Late),
+            "superseded" => Ok(Pinned::Superseded { by: superseded(reply)? }),
+            code => MalformedReply::code(code),
+        })
+        .await
+    }
+}
