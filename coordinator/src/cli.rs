@@ -32,6 +32,10 @@ pub enum Command {
     Errors,
     /// Prints a documented dais.toml.
     Reference,
+    /// Prints the OpenAPI document of the HTTP API.
+    Openapi,
+    /// Prints every call of the HTTP API with an example.
+    Calls,
 }
 
 /// `dev`

@@ -37,3 +37,4 @@ pub mod serve;
 pub mod socket;
 pub mod store;
 pub mod sync;
+pub mod vendor_clock;

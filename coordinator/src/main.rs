@@ -4,7 +4,7 @@ use clap::Parser as _;
 use coordinator::auth::{MintRequest, TokenRole, Verifier};
 use coordinator::cli::{Cli, Command, Serve, Token, duration};
 use coordinator::config::{Config, LogFormat, Overrides};
-use coordinator::{clock, dev, error, serve, store};
+use coordinator::{clock, dev, error, http, serve, store};
 use key_prefix::{AppCode, RoomId, UserId};
 use std::process::ExitCode;
 use tokio::io::AsyncReadExt as _;
@@ -17,6 +17,8 @@ fn main() -> ExitCode {
         Command::Keys => print(&key_prefix::markdown()),
         Command::Errors => print(&error::markdown()),
         Command::Reference => print(&Config::reference()),
+        Command::Openapi => print(http::api::document()),
+        Command::Calls => print(&http::api::markdown()),
         Command::Token(token) => mint(&token).and_then(|token| print(&format!("{token}\n"))),
         Command::Serve(flags) => run(serve_with(*flags)),
         Command::Check(flags) => run(check(*flags)),

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub admissions_refused: IntCounter,
     /// Events of media servers, by kind.
     pub media_events: IntCounterVec,
+    /// Events of callbacks, by vendor and what became of them.
+    pub rtc_callbacks: IntCounterVec,
     /// What the reaper's leader did, by action.
     pub reaper: IntCounterVec,
     /// 1 while ready.
@@ -118,6 +120,11 @@ impl Metrics {
             heartbeats: counters("heartbeats_total", "heartbeats by result", &["result"])?,
             admissions_refused: counter("admissions_refused_total", "joins refused by the admission limit")?,
             media_events: counters("media_events_total", "events of media servers", &["kind"])?,
+            rtc_callbacks: counters(
+                "rtc_callbacks_total",
+                "events of callbacks by vendor and what became of them",
+                &["vendor", "result"],
+            )?,
             reaper: counters("reaper_total", "what the reaper's leader did", &["action"])?,
             ready: gauge("ready", "1 while ready")?,
             registry,

@@ -22,6 +22,11 @@ fn the_reference_is_the_binarys() {
 }
 
 #[test]
+fn the_calls_are_the_binarys() {
+    assert!(include_str!("../../docs/http.md").ends_with(&crate::http::api::markdown()), "coordinator calls");
+}
+
+#[test]
 fn every_metric_is_in_the_documentation() {
     let page = include_str!("../../docs/operations.md");
     let source = include_str!("metrics.rs");

@@ -5,6 +5,7 @@
 //! | [`servers`] | a private Redis 7, Valkey or Redis 6.2 |
 //! | [`coordinator`] | one coordinator process with a configuration of its own |
 //! | [`cluster`] | several of them on one Redis |
+//! | [`proxy`] | what stands between a coordinator and its Redis, and can hold or cut it |
 //! | [`driver`] | many official Socket.IO clients, in one Node.js process |
 //! | [`browser`] | pages of a headless Chromium |
 //!
@@ -28,6 +29,7 @@
 //! ```
 
 pub mod browser;
+pub mod callback;
 pub mod cluster;
 pub mod coordinator;
 pub mod driver;
@@ -35,6 +37,7 @@ pub mod http;
 pub mod metrics;
 pub mod place;
 pub mod process;
+pub mod proxy;
 pub mod resp;
 pub mod servers;
 pub mod token;

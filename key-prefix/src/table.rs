@@ -291,7 +291,7 @@ kinds! {
         if_deleted: "owned rooms heal with their next commit or touch; unowned ones wait for a visitor",
     }
     Sessions "sessions" User Hash {
-        holds: "a user's sessions by `instance|socket`, as JSON",
+        holds: "a user's sessions by instance and socket, as JSON",
         writers: "sessions_open, sessions_close, sessions_touch, notify",
         ends: "1 hour after the last touch; empty when the last session closed",
         if_deleted: "the user's sessions are not found until they are opened again",

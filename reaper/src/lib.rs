@@ -34,7 +34,9 @@
 //!     apps: vec![],
 //!     timing: Timing {
 //!         interval: Duration::from_secs(5),
-//! XX         room_life: Duration::from_secs(24 * 3600),
+//!         failover_wait: Duration::from_secs(25),
+//!         owner_ttl: Duration::from_secs(15),
+//!         room_life: Duration::from_secs(24 * 3600),
 //!     },
 //!     clock: Arc::new(move || started.elapsed()),
 //!     disturbances,

@@ -19,7 +19,7 @@ arg  12   text     number           of the caller's question; empty: it does not
 arg  13   text     deadline         ms; empty: none
 arg  14   text     event            id of a callback; empty: it is none
 derives   the answer's and the callback's keys and the owner's channel from their bases
-returns   {"ok", entry, owner} | {"missing"} | {"full", length} | {"answered", digest, answer} | {"repeat"}
+returns   {"ok", entry, owner} | {"missing", owner} | {"full", length} | {"answered", digest, answer} | {"repeat"}
 keeps     I-5, I-13
 ]]
 --%include clock
@@ -40,11 +40,11 @@ if answer then
   local executed, text = answer_of(answer)
   return { "answered", executed, text }
 end
-if not redis.call("HGET", room_key, "status") then
-  return { "missing" }
-end
 local held = redis.call("GET", owner_key)
 local owner = held and lease_of(held) or ""
+if not redis.call("HGET", room_key, "status") then
+  return { "missing", owner }
+end
 local length = redis.call("XLEN", inbox_key)
 redis.call("ZSCORE", due_key, route)
 if length >= cap then

@@ -22,7 +22,7 @@ arg  11   text     fanout_base      what stands before name/incarnation in a fan
 arg  12   json     route_json       the route as a JSON string
 arg  13   text     members          of the message, and in braces the lane's entry: "guests":{…},"by":…
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"too_many", guests} | {"not_present"}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"demoted"} | {"too_many", guests} | {"not_present"}
 keeps     I-4, I-5, I-14
 ]]
 --%include clock
@@ -30,6 +30,7 @@ keeps     I-4, I-5, I-14
 --%include fanout
 --%include merge
 --%include ban
+--%include role
 --%include lane
 local room_key, guests_key, presence_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence_key, cell_key, lane_key = KEYS[6], KEYS[7], KEYS[8]
@@ -58,6 +59,9 @@ end
 local now = now_ms()
 if by ~= "" and banned(cell_key, by, now) then
   return { "banned" }
+end
+if by ~= "" and not present and demoted(cell_key, by) then
+  return { "demoted" }
 end
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then

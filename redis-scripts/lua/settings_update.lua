@@ -18,7 +18,7 @@ arg  8    json     route_json       the route as a JSON string
 arg  9    text     members          of the message, and in braces the lane's entry: "settings":{…},"by":…
 arg  10.. json     patch            field, patch, …
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"demoted"}
 keeps     I-4, I-5, I-14
 ]]
 --%include clock
@@ -26,6 +26,7 @@ keeps     I-4, I-5, I-14
 --%include fanout
 --%include merge
 --%include ban
+--%include role
 --%include lane
 --%include chunks
 local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -52,6 +53,9 @@ end
 local now = now_ms()
 if by ~= "" and banned(cell_key, by, now) then
   return { "banned" }
+end
+if by ~= "" and demoted(cell_key, by) then
+  return { "demoted" }
 end
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then

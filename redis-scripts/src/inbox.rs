@@ -43,7 +43,10 @@ pub enum Enqueued {
         owner: String,
     },
     /// The room is not there.
-    Missing,
+    Missing {
+        /// Who owns it all the same, and will restore it; empty: nobody.
+        owner: String,
+    },
     /// Too many entries wait.
     Full {
         /// How many.
@@ -145,7 +148,7 @@ impl Scripts {
             .text(with.seen.unwrap_or_default());
         self.read(&ENQUEUE, call, |code, reply| match code {
             "ok" => Ok(Enqueued::Ok { entry: reply.text()?, owner: reply.text()? }),
-            "missing" => Ok(Enqueued::Missing),
+            "missing" => Ok(Enqueued::Missing { owner: reply.text()? }),
             "full" => Ok(Enqueued::Full { length: reply.count()? }),
             "answered" => Ok(Enqueued::Answered { digest: reply.text()?, answer: reply.text()? }),
             "repeat" => Ok(Enqueued::Repeat),

@@ -104,6 +104,8 @@ pub enum Updated {
     NotPresent,
     /// The user who wants it is banned.
     Banned,
+    /// The user who wants it as a host is none any more.
+    Demoted,
 }
 
 fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply> {
@@ -117,6 +119,7 @@ fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply
         "too_many" => Ok(Updated::TooMany { guests: reply.count()? }),
         "not_present" => Ok(Updated::NotPresent),
         "banned" => Ok(Updated::Banned),
+        "demoted" => Ok(Updated::Demoted),
         code => MalformedReply::code(code),
     }
 }

@@ -44,6 +44,7 @@ pub fn apply(cell: &mut Cell, event: &Event) {
             cell.status = opening(*deadline, true);
             cell.capacity = *capacity;
             cell.auto_close = *auto_close;
+            cell.used = false;
         }
         Event::Shifted { by_ms } => shift(cell, *by_ms),
         Event::Joined { .. }
@@ -120,7 +121,10 @@ fn shift(cell: &mut Cell, by_ms: u64) {
 
 fn presence(cell: &mut Cell, event: &Event) {
     match event {
-        Event::Joined { peer, replaced, .. } => joined(cell, peer, replaced),
+        Event::Joined { peer, replaced, .. } => {
+            cell.used = true;
+            joined(cell, peer, replaced);
+        }
         Event::PeerEnded { peer, user, .. } => end_peer(cell, peer, user),
         Event::Left { user, .. } => left(cell, user),
         Event::PeerUpdated { peer, attributes, .. } => {

@@ -295,6 +295,8 @@ pub struct Cell {
     pub capacity: Option<u32>,
     /// Whether it closes when its idle time is over.
     pub auto_close: bool,
+    /// Whether anybody has been here since it was opened: idle time begins when the last one leaves.
+    pub used: bool,
     /// Whether guests are kept out.
     pub locked: bool,
     /// Seats by number.

@@ -51,6 +51,8 @@ struct Room {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     capacity: Option<u32>,
     auto_close: bool,
+    #[serde(default)]
+    used: bool,
     locked: bool,
     #[serde(flatten)]
     status: Status,
@@ -62,6 +64,7 @@ impl Room {
             creator: cell.creator.clone(),
             capacity: cell.capacity,
             auto_close: cell.auto_close,
+            used: cell.used,
             locked: cell.locked,
             status: cell.status.clone(),
         }
@@ -78,6 +81,7 @@ pub fn changes(before: &Cell, after: &Cell) -> Changes {
         || before.creator != after.creator
         || before.capacity != after.capacity
         || before.auto_close != after.auto_close
+        || before.used != after.used
         || before.locked != after.locked
     {
         changes.set(ROOM.into(), &Room::of(after));
@@ -221,6 +225,7 @@ impl Cell {
                 self.creator = room.creator;
                 self.capacity = room.capacity;
                 self.auto_close = room.auto_close;
+                self.used = room.used;
                 self.locked = room.locked;
                 self.status = room.status;
             }

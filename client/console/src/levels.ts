@@ -1,7 +1,10 @@
 /** Sound levels, 0 to 1, of tracks; a track is measured from the first time it is asked about. */
 export class Levels {
   readonly #context = new AudioContext();
-  readonly #meters = new Map<string, { analyser: AnalyserNode; samples: Float32Array<ArrayBuffer> }>();
+  readonly #meters = new Map<
+    MediaStreamTrack,
+    { analyser: AnalyserNode; samples: Float32Array<ArrayBuffer> }
+  >();
 
   /** Browsers start the context only after the person has done something on the page. */
   resume(): void {
@@ -12,14 +15,14 @@ export class Levels {
     if (this.#context.state !== "running") {
       return scale(receiver?.getSynchronizationSources?.()[0]?.audioLevel ?? 0);
     }
-    let meter = this.#meters.get(track.id);
+    let meter = this.#meters.get(track);
     if (!meter) {
+      for (const old of this.#meters.keys()) if (old.readyState === "ended") this.#meters.delete(old);
       const analyser = this.#context.createAnalyser();
       analyser.fftSize = 1024;
       this.#context.createMediaStreamSource(new MediaStream([track])).connect(analyser);
       meter = { analyser, samples: new Float32Array(analyser.fftSize) };
-      this.#meters.set(track.id, meter);
-      track.addEventListener("ended", () => this.#meters.delete(track.id));
+      this.#meters.set(track, meter);
     }
     meter.analyser.getFloatTimeDomainData(meter.samples);
     let peak = 0;

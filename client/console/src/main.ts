@@ -1,56 +1,56 @@
-import type { JsonObject, MergePatch, Role, Settings } from "@dais/sdk/protocol";
+import type { JsonObject, MergePatch, Role, Settings, Snapshot } from "@dais/sdk/protocol";
+import { Devices } from "./devices.ts";
+import { Elsewhere } from "./elsewhere.ts";
+import { Hosting } from "./hosting.ts";
 import { Levels } from "./levels.ts";
 import { type InboundStats, Media } from "./media.ts";
 import { element, Peers } from "./peers.ts";
-import { Refused, Room, type RoomState } from "./room.ts";
-import { askInstance, askToken, connect, type Instance } from "./server.ts";
+import { Room, type RoomState } from "./room.ts";
+import { Seats } from "./seats.ts";
+import { askInstance, askToken, type Instance } from "./server.ts";
 import { SettingsForm } from "./settings.ts";
+import { type Ask, Voice } from "./voice.ts";
 
 const METER_MS = 80;
 const query = new URLSearchParams(location.search);
 const at = <Kind extends HTMLElement = HTMLElement>(id: string) => document.getElementById(id) as Kind;
 const joinForm = at<HTMLFormElement>("join-form");
-const elsewhereForm = at<HTMLFormElement>("elsewhere-form");
-const field = (form: HTMLFormElement, name: string) => form.elements.namedItem(name) as HTMLInputElement;
+const field = (name: string) => joinForm.elements.namedItem(name) as HTMLInputElement;
 
 let home: Instance | null = null;
 let room: Room | null = null;
 let media: Media | null = null;
-let own: MediaStream | null = null;
+let own: Devices | null = null;
+let voice: Voice | null = null;
 let levels: Levels | null = null;
 let token = "";
 let permitted = "";
 let pageError = "";
 
-const peers = new Peers(at("peers"), (user, state) => {
-  const name = room?.state.room?.id ?? "";
-  room
-    ?.request("guest:update", { room: name, user, state })
-    .catch((error) => room?.fail("guest:update", error));
-});
+const ask: Ask = async (name, body) => (await voice?.ask(name, body)) ?? null;
+const peers = new Peers(at("peers"), ask);
+const seats = new Seats(at("seats"), at("asks"), ask);
+const hosting = new Hosting(at<HTMLFormElement>("hosting-form"), ask, () => room?.state);
+const elsewhere = new Elsewhere(
+  at("elsewhere"),
+  at<HTMLFormElement>("elsewhere-form"),
+  () => room,
+  () => token,
+);
 const settings = new SettingsForm(
   at<HTMLFormElement>("settings"),
-  (patch) => updateSettings(patch as MergePatch<Settings>),
+  (patch) => ask("room:update", { settings: patch as MergePatch<Settings> }),
   (error) => room?.fail("settings", error),
 );
 
-async function updateSettings(patch: MergePatch<Settings>): Promise<void> {
-  try {
-    await room?.request("room:update", { room: room.state.room?.id ?? "", settings: patch });
-    render();
-  } catch (error) {
-    room?.fail("room:update", error);
-  }
-}
-
 async function start(): Promise<void> {
   const wish = {
-    user: field(joinForm, "user").value.trim(),
-    room: field(joinForm, "room").value.trim(),
-    role: field(joinForm, "role").value as Role,
+    user: field("user").value.trim(),
+    room: field("room").value.trim(),
+    role: field("role").value as Role,
   };
   const renew = () => askToken(wish.user, wish.role, wish.room);
-  const pasted = field(joinForm, "token").value.trim();
+  const pasted = field("token").value.trim();
   const given = pasted || (await renew());
   if (!given) {
     at("token-field").hidden = false;
@@ -60,30 +60,33 @@ async function start(): Promise<void> {
   pageError = "";
   levels = new Levels();
   levels.resume();
-  own = await openDevices(field(joinForm, "video").checked);
+  own = new Devices(devicesChanged, (what, error) => {
+    pageError = `No ${what}: ${error}`;
+    render();
+  });
+  await own.open(field("mic").checked, field("video").checked);
   const others = (home?.instances ?? []).map(({ publicUrl }) => publicUrl);
-  room = new Room(wish, token, others, pasted ? async () => null : renew, changed);
+  const entered = new Room(wish, token, others, pasted ? async () => null : renew, changed);
+  room = entered;
   media = new Media(
-    own,
-    (name, sdp) => (room as Room).request(name, { room: wish.room, sdp }),
-    () => peers.play(media?.received ?? [], own, room?.state.self?.user),
-    (of, error) => room?.fail(of, error),
+    own.stream,
+    (name, sdp) => entered.request(name, { room: wish.room, sdp }),
+    mediaChanged,
+    (of, error) => entered.fail(of, error),
   );
-  room.enter();
+  voice = new Voice(entered, own, () => media?.state.publish === "connected");
+  entered.enter();
 }
 
-/** The microphone, and the camera if asked for; the page makes do with less, and still listens without any. */
-async function openDevices(video: boolean): Promise<MediaStream | null> {
-  const audio = { echoCancellation: true, noiseSuppression: true };
-  const wishes = [...(video ? [{ audio, video: { width: 640, height: 360 } }] : []), { audio }];
-  for (const wish of wishes) {
-    try {
-      return await navigator.mediaDevices.getUserMedia(wish);
-    } catch (error) {
-      pageError = `No ${wish.video ? "camera" : "microphone"}: ${error}`;
-    }
-  }
-  return null;
+function devicesChanged(): void {
+  media?.send();
+  if (room?.state.phase === "joined") voice?.follow();
+  render();
+}
+
+function mediaChanged(): void {
+  peers.play(media?.received ?? [], own?.stream ?? null, room?.state.self?.user);
+  if (room?.state.phase === "joined") voice?.follow();
 }
 
 function changed(joinedOrGrant: boolean): void {
@@ -98,44 +101,20 @@ function changed(joinedOrGrant: boolean): void {
     media.update(grant, [grant.generation, state.room?.owner.instance, self?.peer].join(" "), kinds);
   }
   permitted = now;
+  if (state.phase === "joined") voice?.follow();
   if (state.phase === "ended" || state.phase === "idle") release();
   render();
 }
 
 function release(): void {
   media?.close();
+  own?.close();
   levels?.close();
   media = null;
+  voice = null;
   levels = null;
   own = null;
 }
-
-async function writeElsewhere(): Promise<void> {
-  const url = field(elsewhereForm, "instance").value;
-  const result = at<HTMLOutputElement>("elsewhere-result");
-  const name = room?.state.room?.id ?? "";
-  result.textContent = "…";
-  const socket = connect(url, () => ({ token, platform: "web" }), false);
-  try {
-    await new Promise<void>((resolve, reject) => {
-      socket.once("connect", resolve);
-      socket.once("connect_error", reject);
-    });
-    const body = { room: name, settings: { noiseReduction: field(elsewhereForm, "value").value } };
-    const ack = await socket.timeout(8000).emitWithAck("room:update", body);
-    if (!ack.ok) throw new Refused(ack.error);
-    result.textContent = `${elsewhereName(url)} accepted ${body.settings.noiseReduction}`;
-    const value = field(elsewhereForm, "value") as unknown as HTMLSelectElement;
-    value.selectedIndex = (value.selectedIndex + 1) % value.options.length;
-  } catch (error) {
-    result.textContent = "";
-    room?.fail(`room:update through ${elsewhereName(url)}`, error);
-  } finally {
-    socket.disconnect();
-  }
-}
-
-const elsewhereName = (url: string) => home?.instances?.find((each) => each.publicUrl === url)?.name ?? url;
 
 function render(): void {
   const state: RoomState | undefined = room?.state;
@@ -150,13 +129,15 @@ function render(): void {
   at("settings-version").textContent = `${snapshot?.version.settings ?? "–"}`;
   at("cell-version").textContent = `${snapshot?.version.cell ?? "–"}`;
   const problem = state?.error
-    ? `${state.error.of}: ${state.error.code} – ${state.error.message}`
+    ? [state.error.of, ": ", state.error.code && `${state.error.code} – `, state.error.message].join("")
     : pageError;
   at("error").textContent = problem;
   at("error").hidden = problem === "";
   at("entrance").hidden = inside || ["connecting", "joining"].includes(state?.phase ?? "");
   at("stage").hidden = !inside;
+  const isHost = state?.self?.role === "host";
   at("side").hidden = !inside;
+  at("hosting").hidden = !isHost;
   at("log-card").hidden = !state;
   at("room-name").textContent = snapshot?.id ?? "";
   at("peer-count").textContent = `${snapshot?.peerCount ?? 0} here`;
@@ -164,19 +145,30 @@ function render(): void {
 
   if (state) {
     peers.render(state);
-    peers.play(media?.received ?? [], own, state.self?.user);
-    if (snapshot) settings.render(snapshot.settings, state.self?.role === "host" && state.phase === "joined");
+    peers.play(media?.received ?? [], own?.stream ?? null, state.self?.user);
+    seats.render(state);
+    hosting.render(state);
+    if (snapshot) settings.render(snapshot.settings, isHost && state.phase === "joined");
     renderLog(state);
   }
-  renderElsewhere(state?.self?.role === "host" ? snapshot?.owner.instance : undefined);
+  elsewhere.render(home?.instances, isHost ? snapshot?.owner.instance : undefined);
+  renderVoice(state, snapshot);
 }
 
-function renderElsewhere(owner: string | undefined): void {
-  const others = (home?.instances ?? []).filter(({ name }) => owner && name !== owner);
-  at("elsewhere").hidden = others.length === 0;
-  const select = field(elsewhereForm, "instance") as unknown as HTMLSelectElement;
-  if ([...select.options].map(({ text }) => text).join() === others.map(({ name }) => name).join()) return;
-  select.replaceChildren(...others.map(({ name, publicUrl }) => new Option(name, publicUrl)));
+function renderVoice(state: RoomState | undefined, snapshot: Snapshot | null): void {
+  const self = state?.self?.user ?? "";
+  const all = snapshot?.seats ?? [];
+  const taken = all.filter(({ user }) => user !== undefined);
+  at("seat-count").textContent = all.length > 0 ? `${taken.length} of ${all.length} taken` : "none";
+  at("request").hidden =
+    state?.self?.role !== "guest" ||
+    taken.some(({ user }) => user === self) ||
+    snapshot?.requests[self] !== undefined;
+  const { on = false, muted = false } = own ?? {};
+  at("microphone").setAttribute("aria-pressed", String(on));
+  at("microphone").title = on ? "Turn the microphone off" : "Turn the microphone on";
+  at<HTMLButtonElement>("mute").disabled = !on;
+  at("mute").setAttribute("aria-pressed", String(muted));
 }
 
 function renderLog({ log }: RoomState): void {
@@ -189,14 +181,6 @@ function renderLog({ log }: RoomState): void {
   at("log").replaceChildren(...items);
 }
 
-function toggleMute(): void {
-  const tracks = own?.getAudioTracks() ?? [];
-  const muted = tracks.some(({ enabled }) => enabled);
-  for (const track of tracks) track.enabled = !muted;
-  at("mute").textContent = muted ? "Unmute" : "Mute";
-  at("mute").setAttribute("aria-pressed", String(muted));
-}
-
 function failed(error: unknown): void {
   pageError = error instanceof Error ? error.message : String(error);
   render();
@@ -206,15 +190,16 @@ joinForm.onsubmit = (event) => {
   event.preventDefault();
   start().catch(failed);
 };
-elsewhereForm.onsubmit = (event) => {
-  event.preventDefault();
-  writeElsewhere();
+at("microphone").onclick = () => voice?.toggleMicrophone();
+at("mute").onclick = () => {
+  voice?.toggleMuted();
+  render();
 };
-at("mute").onclick = toggleMute;
+at("request").onclick = () => ask("mic:request", {});
 at("leave").onclick = () => room?.leave();
 addEventListener("pointerdown", () => levels?.resume());
 setInterval(() => {
-  if (levels) peers.meter(media?.received ?? [], own, room?.state.self?.user, levels);
+  if (levels) peers.meter(media?.received ?? [], own?.stream ?? null, room?.state.self?.user, levels);
 }, METER_MS);
 
 declare global {
@@ -230,16 +215,23 @@ window.dais = {
   get state() {
     const state = room?.state ?? { phase: "idle" };
     return JSON.parse(
-      JSON.stringify({ ...state, page: home?.instance, media: media?.state ?? null, pageError }),
+      JSON.stringify({
+        ...state,
+        page: home?.instance,
+        media: media?.state ?? null,
+        microphone: own && { on: own.on, muted: own.muted },
+        pageError,
+      }),
     );
   },
   stats: async () => ({ in: (await media?.stats()) ?? [] }),
 };
 
-field(joinForm, "user").value = query.get("user") ?? `user-${Math.random().toString(36).slice(2, 6)}`;
-field(joinForm, "room").value = query.get("room") ?? "lobby";
-field(joinForm, "role").value = query.get("role") ?? "host";
-field(joinForm, "video").checked = query.get("video") === "1";
+field("user").value = query.get("user") ?? `user-${Math.random().toString(36).slice(2, 6)}`;
+field("room").value = query.get("room") ?? "lobby";
+field("role").value = query.get("role") ?? "host";
+field("mic").checked = query.get("mic") !== "0";
+field("video").checked = query.get("video") === "1";
 try {
   home = await askInstance();
   at("token-field").hidden = home.dev;

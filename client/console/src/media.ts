@@ -30,7 +30,7 @@ export class Media {
   readonly #signal: Signal;
   readonly #changed: () => void;
   readonly #failed: (of: string, error: unknown) => void;
-  #local: MediaStream | null;
+  readonly #local: MediaStream;
   #grant: EmbeddedGrant | null = null;
   #key = "";
   #may: Record<Track["kind"], boolean> = { audio: false, video: false };
@@ -40,8 +40,9 @@ export class Media {
   readonly #work = new Map<string, Promise<void>>();
   readonly #waiting = new Set<string>();
 
+  /** `local` holds what is to be sent; whoever changes it says so with {@link send}. */
   constructor(
-    local: MediaStream | null,
+    local: MediaStream,
     signal: Signal,
     changed: () => void,
     failed: (of: string, error: unknown) => void,
@@ -61,15 +62,18 @@ export class Media {
     if (key !== this.#key) this.#drop();
     this.#key = key;
     this.#grant = grant;
-    this.#queue("media:publish", () => this.#publish());
+    this.send();
     this.#queue("media:subscribe", () => this.#subscribe());
+  }
+
+  /** Sends what there is to be sent by now. */
+  send(): void {
+    if (this.#grant) this.#queue("media:publish", () => this.#publish());
   }
 
   close(): void {
     this.#drop();
     this.#grant = null;
-    for (const track of this.#local?.getTracks() ?? []) track.stop();
-    this.#local = null;
   }
 
   get state(): { publish: string; subscribe: string } {
@@ -129,12 +133,22 @@ export class Media {
   }
 
   async #publish(): Promise<void> {
+    if (!this.#grant) return;
     const local = this.#local;
-    if (!local || !this.#grant) return;
     const tracks = local.getTracks().filter(({ kind }) => this.#may[kind as Track["kind"]]);
-    const sent = (this.#publisher?.getSenders() ?? []).map(({ track }) => track);
+    const senders = this.#publisher?.getSenders() ?? [];
     // What is no longer allowed may go on being sent: the server lets it through no more.
-    if (tracks.every((track) => sent.includes(track))) return;
+    const fresh = tracks.filter((track) => senders.every((sender) => sender.track !== track));
+    if (fresh.length === 0) return;
+    // A sender whose track has ended takes the next one without another offer.
+    const heirs = fresh.flatMap((track) => {
+      const sender = senders.find(({ track: old }) => old?.kind === track.kind && old.readyState === "ended");
+      return sender ? [{ sender, track }] : [];
+    });
+    if (heirs.length === fresh.length) {
+      await Promise.all(heirs.map(({ sender, track }) => sender.replaceTrack(track)));
+      return;
+    }
     retire(this.#publisher);
     const publisher = this.#connection(this.#grant, "media:publish", () => this.#publish());
     this.#publisher = publisher;

@@ -2,6 +2,7 @@ import type { GuestState, Peer } from "@dais/sdk/protocol";
 import type { Levels } from "./levels.ts";
 import type { Received } from "./media.ts";
 import type { RoomState } from "./room.ts";
+import type { Ask } from "./voice.ts";
 
 type Flag = "handRaised" | "micAllowed" | "videoAllowed" | "stage";
 /** `unset` is what holds for somebody of whom nothing was said yet. */
@@ -19,17 +20,22 @@ interface Card {
   video: HTMLVideoElement;
   audio: HTMLAudioElement;
   toggles: Map<Flag, HTMLButtonElement>;
+  invite: HTMLButtonElement;
+  kick: HTMLButtonElement;
 }
+
+/** How long somebody who was sent out stays out. */
+const KICK_SECONDS = 60;
 
 /** The cards of the people in the room, with their sound and picture. */
 export class Peers {
   readonly #list: HTMLElement;
-  readonly #toggle: (user: string, state: GuestState) => void;
+  readonly #ask: Ask;
   readonly #cards = new Map<string, Card>();
 
-  constructor(list: HTMLElement, toggle: (user: string, state: GuestState) => void) {
+  constructor(list: HTMLElement, ask: Ask) {
     this.#list = list;
-    this.#toggle = toggle;
+    this.#ask = ask;
   }
 
   render(state: RoomState): void {
@@ -89,6 +95,10 @@ export class Peers {
       // A host speaks and shows itself without being allowed to.
       button.hidden = peer.role === "host" && (flag === "micAllowed" || flag === "videoAllowed");
     }
+    const rules = self?.role === "host" && !isSelf;
+    const mayClimb = !room?.seats.some(({ user }) => user === peer.user) && !room?.invites[peer.user];
+    card.invite.hidden = !rules || !mayClimb;
+    card.kick.hidden = !rules || peer.user === room?.creator;
     if (!card.root.isConnected) this.#list.append(card.root);
   }
 
@@ -116,13 +126,24 @@ export class Peers {
     for (const { flag, label } of FLAGS) {
       const button = element("button", "toggle", label);
       button.dataset.testid = `${flag}-${user}`;
-      button.onclick = () =>
-        this.#toggle(user, { [flag]: button.getAttribute("aria-pressed") !== "true" } as GuestState);
+      button.onclick = () => {
+        const state: GuestState = { [flag]: button.getAttribute("aria-pressed") !== "true" };
+        this.#ask("guest:update", { user, state });
+      };
       toggles.set(flag, button);
       buttons.append(button);
     }
+    const invite = element("button", "toggle", "Invite");
+    invite.title = `Invite ${user} to a seat`;
+    invite.dataset.testid = `invite-${user}`;
+    invite.onclick = () => this.#ask("mic:invite", { user });
+    const kick = element("button", "toggle danger", "Send out");
+    kick.title = `Send ${user} out of the room for ${KICK_SECONDS} seconds`;
+    kick.dataset.testid = `kick-${user}`;
+    kick.onclick = () => this.#ask("room:kick", { user, banSeconds: KICK_SECONDS });
+    buttons.append(invite, kick);
     root.append(video, audio, name, about, meter, buttons);
-    const card = { root, about, meter, video, audio, toggles };
+    const card = { root, about, meter, video, audio, toggles, invite, kick };
     this.#cards.set(user, card);
     return card;
   }

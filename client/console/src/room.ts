@@ -1,4 +1,18 @@
-import type { Ack, ApiError, Events, Grant, JoinAnswer, Requests, Role, Snapshot } from "@dais/sdk/protocol";
+import type {
+  Ack,
+  ApiError,
+  Asked,
+  CellChange,
+  ErrorCode,
+  Events,
+  Grant,
+  JoinAnswer,
+  Requests,
+  Role,
+  SettingsChange,
+  Snapshot,
+  Versions,
+} from "@dais/sdk/protocol";
 import type { Socket } from "socket.io-client";
 import { merge } from "./patch.ts";
 import { connect, HOME } from "./server.ts";
@@ -7,6 +21,8 @@ const MAX_HOPS = 2;
 const REQUEST_TIMEOUT_MS = 8000;
 const FAILURES_BEFORE_MOVING = 2;
 const EVENTS_KEPT = 50;
+/** What says why may come after what says that. */
+const REASON_WAIT_MS = 500;
 
 export interface Wish {
   user: string;
@@ -24,7 +40,8 @@ export interface RoomState {
   self: JoinAnswer["self"] | null;
   room: Snapshot | null;
   grant: Grant | null;
-  error: (Pick<ApiError, "code" | "message"> & { of: string }) | null;
+  /** What was not done, or how the stay ended; with a code where the server gave one. */
+  error: { of: string; code?: ErrorCode; message: string } | null;
   log: { at: number; name: string; text: string }[];
 }
 
@@ -33,6 +50,15 @@ export class Refused extends Error {
     super(`${error.code}: ${error.message}`);
   }
 }
+
+type Change = { of: keyof Versions; from: number; to: number } & SettingsChange & CellChange;
+
+/** Words for how the server ends a stay. */
+const ENDINGS = {
+  "room:closed": "the room was closed",
+  "room:kicked": "a host sent you out",
+  "session:evicted": "this session was ended",
+};
 
 /** One room on one instance at a time, wherever its owner is. */
 export class Room {
@@ -103,6 +129,23 @@ export class Room {
     return ack;
   }
 
+  /** Asks for something of this room, and shows why if it is not done. */
+  async ask<Name extends keyof Requests>(
+    name: Name,
+    body: Omit<Requests[Name]["body"], "room">,
+  ): Promise<Requests[Name]["answer"] | null> {
+    this.state.error = null;
+    try {
+      return await this.request(name, { ...body, room: this.#wish.room } as Requests[Name]["body"]);
+    } catch (error) {
+      // A stay that has ended says so already.
+      if (this.#socket) this.fail(name, error);
+      return null;
+    } finally {
+      this.#changed(false);
+    }
+  }
+
   async leave(): Promise<void> {
     const { room } = this.#wish;
     await this.request("room:leave", { room }).catch((error) => this.note("room:leave", String(error)));
@@ -112,10 +155,12 @@ export class Room {
   }
 
   fail(of: string, error: unknown): void {
-    const { code, message } =
-      error instanceof Refused ? error.error : { code: "INTERNAL" as const, message: String(error) };
-    this.state.error = { code, message, of };
-    this.note(of, `${code}: ${message}`);
+    const message = error instanceof Error ? error.message : String(error);
+    this.state.error =
+      error instanceof Refused
+        ? { of, code: error.error.code, message: error.error.message }
+        : { of, message };
+    this.note(of, message);
     this.#changed(false);
   }
 
@@ -203,7 +248,8 @@ export class Room {
       case "room:update":
       case "room:presence":
       case "mic:update":
-        this.#apply(body as Events["room:update"] & Events["room:presence"] & Events["mic:update"]);
+      case "call:update":
+        this.#apply(body as Events["room:update"]);
         break;
       case "media:update":
         this.state.grant = (body as Events["media:update"]).media;
@@ -218,9 +264,14 @@ export class Room {
       }
       case "room:closed":
       case "room:kicked":
-      case "session:evicted":
-        this.#finish(name, new Error((body as Events["room:closed"]).reason));
+      case "session:evicted": {
+        const { reason } = body as Events["room:closed"];
+        const end = () =>
+          this.#finish(name, new Error(reason ? `${ENDINGS[name]}: ${reason}` : ENDINGS[name]));
+        if (name === "session:evicted" && reason === "kicked") this.#later(REASON_WAIT_MS, end);
+        else end();
         break;
+      }
       case "auth:expiring":
         this.#refresh();
         break;
@@ -228,7 +279,7 @@ export class Room {
   }
 
   /** Applies a state event if it is the next one; after a gap the room is joined again. */
-  #apply(event: Events["room:update"] & Events["room:presence"] & Events["mic:update"]): void {
+  #apply(event: Change): void {
     const { room } = this.state;
     if (!room || this.#resyncing) return;
     const known = room.version[event.of];
@@ -242,13 +293,26 @@ export class Room {
     room.version[event.of] = event.to;
     if (event.settings) room.settings = merge(room.settings, event.settings);
     if (event.guests) room.guests = merge(room.guests, event.guests);
-    if (event.joined || event.left) {
-      const gone = new Set([...(event.left ?? []), ...(event.joined ?? [])].map(({ user }) => user));
-      room.peers = [...room.peers.filter(({ user }) => !gone.has(user)), ...(event.joined ?? [])];
-      room.peerCount = event.peerCount;
-    }
-    for (const seat of event.seats ?? [])
-      room.seats[room.seats.findIndex((s) => s.seat === seat.seat)] = seat;
+    if (event.of === "cell") this.#applyCell(room, event);
+  }
+
+  #applyCell(room: Snapshot, change: CellChange): void {
+    const now = [...(change.joined ?? []), ...(change.peers ?? [])];
+    const gone = new Set([...(change.left ?? []), ...now].map(({ user }) => user));
+    if (gone.size > 0) room.peers = [...room.peers.filter(({ user }) => !gone.has(user)), ...now];
+    const me = room.peers.find(({ user }) => user === this.state.self?.user);
+    if (this.state.self && me) this.state.self.role = me.role;
+    const seats = new Map(room.seats.map((seat) => [seat.seat, seat]));
+    if (change.seatCount !== undefined) seats.clear();
+    for (const seat of change.seats ?? []) seats.set(seat.seat, seat);
+    room.seats = [...seats.values()];
+    room.peerCount = change.peerCount ?? room.peerCount;
+    room.hosts = change.hosts ?? room.hosts;
+    room.locked = change.locked ?? room.locked;
+    room.status = change.status ?? room.status;
+    room.requests = asked(room.requests, change.requests);
+    room.invites = asked(room.invites, change.invites);
+    if (change.call) room.call = change.call;
   }
 
   async #refresh(): Promise<void> {
@@ -297,6 +361,12 @@ export class Room {
     this.#socket = null;
     socket?.disconnect();
   }
+}
+
+/** Users are keys here: none of them is an object to be merged into. */
+function asked(now: Record<string, Asked>, change: CellChange["requests"] = {}): Record<string, Asked> {
+  const all = Object.entries({ ...now, ...change });
+  return Object.fromEntries(all.filter((entry): entry is [string, Asked] => entry[1] !== null));
 }
 
 /** Why the handshake was refused, or `null` if the instance was not reached at all. */

@@ -95,31 +95,63 @@ export interface Peer {
 }
 
 export interface Seat {
+  /** Its number, from 1 on. */
   seat: number;
   state: "idle" | "locked" | "pending_publish" | "publishing";
   user?: string;
+  /** This use of the seat, from `mic:up` to its end; a move keeps it. */
   micSession?: string;
+  /** Whether its user should be silent; to keep to it is the client's part. */
   muted?: boolean;
+  /** When a pending seat is freed unless sound of its user arrives. */
   deadline?: number;
+}
+
+/** A request for a seat, or an invitation to one. */
+export interface Asked {
+  /** Which seat, where one was named. */
+  seat?: number;
+  at: number;
+}
+
+/** The newest call in a room, whatever became of it. */
+export interface Call {
+  id: string;
+  state: "started" | "accepted" | "finished" | "disconnected" | "missed" | "declined";
+  from: string;
+  to: string[];
+  acceptedBy?: string;
+  declinedBy?: string[];
+  /** Since when it is in this state. */
+  at: number;
+  /** When it is missed, as long as it rings. */
+  deadline?: number;
+  reason?: "cancelled" | "timeout" | "party_left" | "room_closed";
 }
 
 export interface Snapshot {
   app: string;
   id: string;
   status: "creating" | "active" | "closing" | "closed";
+  /** Who made the room; no host can kick or demote them. */
   creator?: string;
   hosts: string[];
+  /** Whether guests are kept out. */
   locked: boolean;
   owner: { instance: string; token: number };
   version: Versions;
   settings: Settings;
   guests: Record<string, GuestState>;
   seats: Seat[];
+  /** Who asks for a seat, by user. */
+  requests: Record<string, Asked>;
+  /** Who was invited to one, by user. */
+  invites: Record<string, Asked>;
   /** At most 200; `peersCursor` then says where the rest begins. */
   peers: Peer[];
   peersCursor?: string;
   peerCount: number;
-  call?: Json;
+  call?: Call;
 }
 
 export interface Track {
@@ -169,6 +201,13 @@ export interface Updated {
   version: Pick<Versions, "settings">;
 }
 
+/** Where a command left the room, with the seat or call that it was about. */
+export interface Commanded {
+  version: Pick<Versions, "cell">;
+  seat?: Seat;
+  call?: Call;
+}
+
 export interface RoomCard {
   id: string;
   status: Snapshot["status"];
@@ -182,6 +221,8 @@ interface Request<Body, Answer = object> {
   answer: Answer;
 }
 type InRoom<More = object> = { room: string } & More;
+/** A command for the room's cell, repeatable under its `id`. */
+type Command<More = object> = Request<InRoom<More>, Commanded>;
 
 /** Requests of this version, by event name. */
 export interface Requests {
@@ -196,7 +237,7 @@ export interface Requests {
     }>,
     JoinAnswer
   >;
-  "room:leave": Request<InRoom>;
+  "room:leave": Request<InRoom, Commanded>;
   "room:heartbeat": Request<InRoom, { serverTime: number }>;
   /** Pages the peers beyond those of a snapshot, from its `peersCursor` on. */
   "room:peers": Request<InRoom<{ cursor?: string; limit?: number }>, { peers: Peer[]; peersCursor?: string }>;
@@ -214,7 +255,33 @@ export interface Requests {
     { cursor?: string; limit?: number; prefix?: string; status?: Snapshot["status"] },
     { rooms: RoomCard[]; cursor: string | null }
   >;
-  "auth:refresh": Request<{ token: string }>;
+  "auth:refresh": Request<{ token: string }, { expiresAt: number }>;
+  "peer:update": Command<{ attributes: MergePatch<JsonObject> }>;
+  /** Bans too: for good, or for `banSeconds`. */
+  "room:kick": Command<{ user: string; reason?: string; banSeconds?: number }>;
+  "room:unban": Command<{ user: string }>;
+  "room:role": Command<{ user: string; role: "host" | "guest" }>;
+  "room:lock": Command<{ locked: boolean }>;
+  "room:close": Command<{ reason?: string }>;
+  /** Takes a seat, the first free one where none is named. Only a host may name another `user`, here and below. */
+  "mic:up": Command<{ seat?: number; user?: string }>;
+  "mic:down": Command<{ user?: string; micSession?: string }>;
+  "mic:move": Command<{ seat: number; user?: string }>;
+  /** Says that sound flows, where the media server does not say so itself. */
+  "mic:confirm": Command<{ micSession: string }>;
+  /** With `force` whoever sits there is taken down. */
+  "mic:lock": Command<{ seat: number; locked: boolean; force?: boolean }>;
+  "mic:mute": Command<{ user?: string; muted: boolean }>;
+  "mic:muteAll": Command<{ muted: boolean; except?: string[] }>;
+  "mic:seats": Command<{ count: number }>;
+  "mic:request": Command<{ seat?: number; withdraw?: boolean }>;
+  "mic:invite": Command<{ user: string; seat?: number }>;
+  /** Answers the request of `user`, or without one the invitation of oneself. */
+  "mic:respond": Command<{ user?: string; accept: boolean }>;
+  "call:invite": Command<{ to: string[] }>;
+  "call:accept": Command<{ call?: string }>;
+  "call:decline": Command<{ call?: string }>;
+  "call:hangup": Command<{ call?: string }>;
   "media:publish": Request<InRoom<{ sdp: string }>, { sdp: string }>;
   "media:subscribe": Request<
     InRoom<{ sdp: string }>,
@@ -235,21 +302,47 @@ interface StateEvent {
   to: number;
 }
 
+/**
+ * What changed in a cell. A change of several parts comes as one body under the name of each of them: a client
+ * that follows the versions takes the first and drops the rest.
+ */
+export interface CellChange {
+  joined?: Peer[];
+  left?: { user: string; reason: LeaveReason }[];
+  peerCount?: number;
+  /** Those that changed, or with `seatCount` all. */
+  seats?: Seat[];
+  seatCount?: number;
+  /** Users of whom something else changed than whether they are here. */
+  peers?: Peer[];
+  hosts?: string[];
+  locked?: boolean;
+  /** `null`: answered, withdrawn or void. */
+  requests?: Record<string, Asked | null>;
+  invites?: Record<string, Asked | null>;
+  call?: Call;
+  status?: Snapshot["status"];
+}
+
+export type LeaveReason = "left" | "stale_left" | "instance_lost" | "kicked" | "closed_left";
+
+/** What changed in settings and guest states, as merge patches. */
+export interface SettingsChange {
+  settings?: MergePatch<Settings>;
+  guests?: MergePatch<Record<string, GuestState>>;
+  by?: string;
+}
+
+type With<Change, Part extends keyof Change> = StateEvent & Change & Required<Pick<Change, Part>>;
+
 /** What the server sends, by event name. */
 export interface Events {
-  "room:update": StateEvent & {
-    settings?: MergePatch<Settings>;
-    guests?: MergePatch<Record<string, GuestState>>;
-    by?: string;
-  };
-  "room:presence": StateEvent & {
-    joined: Peer[];
-    left: { user: string; reason: "left" | "stale_left" }[];
-    peerCount: number;
-  };
-  "mic:update": StateEvent & { seats: Seat[] };
-  /** For watched rooms, what members get as `room:update` and `room:presence`, or a whole new `snapshot`. */
-  "card:update": StateEvent & Partial<Pick<Snapshot, "settings" | "guests">> & { snapshot?: Snapshot };
+  "room:update": StateEvent & SettingsChange & CellChange;
+  "room:presence": With<CellChange, "joined" | "left" | "peerCount">;
+  "mic:update": With<CellChange, "seats">;
+  "call:update": With<CellChange, "call">;
+  /** For watched rooms, all that members get, or a whole new `snapshot`. */
+  "card:update": StateEvent & SettingsChange & CellChange & { snapshot?: Snapshot };
   /** For who listed rooms, at most once a second. */
   "rooms:update": { added: RoomCard[]; changed: RoomCard[]; removed: string[] };
   "room:moved": {
@@ -259,8 +352,13 @@ export interface Events {
     redirectUrl?: string;
     afterMs: number;
   };
-  "room:closed": { room: string; reason: string };
-  "room:kicked": { room: string; reason: string };
+  "room:closed": { room: string; reason: string | null };
+  /** To all sessions of the user, in the room or not. */
+  "room:kicked": { room: string; reason: string | null };
+  /** To all sessions of who is called, in the room or not. */
+  "call:incoming": { room: string; call: Call };
+  /** The call was answered, or ended, without this session. */
+  "call:ended_elsewhere": { room: string; call: Call };
   "media:update": { room: string; media: Grant };
   "session:evicted": { room?: string; reason: "kicked" | "replaced" | "signed_out" | "token_expired" };
   "auth:expiring": { expiresInMs: number };

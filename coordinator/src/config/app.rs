@@ -26,6 +26,13 @@ const TRANSITION_MS: u64 = 15_000;
 /// A media server's clock may be off by so much.
 const CLOCK_TOLERANCE_MS: u64 = 1_000;
 
+/// `[app.callbacks]`: how the callbacks of media servers are proved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Callbacks {
+    /// Secret of callbacks in our own form; `None`: they are not taken.
+    pub generic: Option<Secret>,
+}
+
 /// One `[[app]]`.
 #[derive(Debug, Clone)]
 pub struct App {
@@ -57,6 +64,8 @@ pub struct App {
     pub presence_window: Duration,
     /// How often presence is renewed for a client.
     pub heartbeat: Duration,
+    /// How callbacks are proved.
+    pub callbacks: Callbacks,
 }
 
 impl App {
@@ -177,6 +186,7 @@ fn defaults(code: AppCode, media: &[Media]) -> App {
         idle: Duration::from_secs(30),
         presence_window: Duration::from_millis(100),
         heartbeat: Duration::from_secs(10),
+        callbacks: Callbacks::default(),
     }
 }
 
@@ -203,6 +213,7 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
             Fault::BadValue { found: Some(format!("{:?}", name.value)), right },
         );
     }
+    let callbacks = read_callbacks(section);
     let devices = [("replace", Devices::Replace), ("reject", Devices::Reject), ("allow", Devices::Allow)];
     let assumed = defaults(code.clone().or_else(|| AppCode::new(DEV_APP).ok())?, media);
     let app = App {
@@ -221,9 +232,31 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
         idle: section.millis("idle_ms", 0..=86_400_000).unwrap_or(assumed.idle),
         presence_window: section.millis("presence_window_ms", 0..=10_000).unwrap_or(assumed.presence_window),
         heartbeat: section.millis("heartbeat_ms", 1_000..=300_000).unwrap_or(assumed.heartbeat),
+        callbacks,
         ..defaults(code?, media)
     };
     (!app.keys.is_empty()).then_some(app)
+}
+
+fn read_callbacks(section: &mut Section<'_>) -> Callbacks {
+    let Some(mut callbacks) = section.table("callbacks", keys::CALLBACKS) else {
+        return Callbacks::default();
+    };
+    let Some(generic) = callbacks.table("generic", keys::GENERIC_CALLBACKS) else {
+        return Callbacks::default();
+    };
+    let secret = generic.secret("secret");
+    match &secret {
+        Some(secret) if secret.value.expose().len() < TokenKey::MIN_SECRET_BYTES => {
+            let right = format!("at least {} random bytes", TokenKey::MIN_SECRET_BYTES);
+            generic.note(&secret.place, "secret", Fault::BadValue { found: None, right });
+        }
+        Some(_) => {}
+        // What is given and could not be read has been noted already.
+        None if generic.has("secret") || generic.has("secret_file") => {}
+        None => generic.missing("secret", "what the media server signs its callbacks with"),
+    }
+    Callbacks { generic: secret.map(|secret| secret.value) }
 }
 
 /// The app's keys; where it has none, that is noted and the list is empty.

@@ -67,7 +67,7 @@ pub(super) const INSTANCE: &[Key] = &[
     key(
         "roles",
         Default("[\"signaling\", \"callbacks\", \"reaper\", \"archiver\", \"outbox\"]"),
-        "What this process does. `callbacks`, `archiver` and `outbox` have no work yet.",
+        "What this process does. `archiver` and `outbox` have no work yet.",
     ),
     key("drain_ms", Default("30000"), "Longest graceful stop, 0 to 3600000 ms."),
 ];
@@ -182,8 +182,23 @@ pub(super) const APP: &[Key] = &[
     ),
     key("hooks", Later("hooks"), "Calls to the app's back end."),
     key("webhook", Later("outgoing webhooks"), "Outgoing events."),
-    key("callbacks", Later("RTC callbacks"), "Secrets of the vendors' callbacks."),
+    key(
+        "callbacks",
+        Optional("{ generic = { secret = \"change-me-change-me-change-me-34\" } }"),
+        "How callbacks of media servers are proved, as [app.callbacks]: `generic` with a `secret` (or `secret_file`) of at least 32 bytes for POST /rtc/generic/{app}. Those of livekit, trtc, agora and janus are not built yet.",
+    ),
 ];
+
+pub(super) const CALLBACKS: &[Key] = &[
+    key("generic", Optional("{ secret = \"\" }"), "Callbacks in our own form."),
+    key("livekit", Later("LiveKit callbacks"), "API key and secret."),
+    key("trtc", Later("TRTC callbacks"), "Key."),
+    key("agora", Later("Agora callbacks"), "Secret."),
+    key("janus", Later("Janus callbacks"), "User name and password."),
+];
+
+pub(super) const GENERIC_CALLBACKS: &[Key] =
+    &[secret("secret", Required("\"\""), "What the media server signs with: HMAC-SHA256.")];
 
 pub(super) const APP_KEY: &[Key] = &[
     key("kid", Required("\"2026-11\""), "Name of the key."),

@@ -32,7 +32,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use app::{App, DEV_APP, DEV_SECRET, Devices, Media, MediaKind};
+pub use app::{App, Callbacks, DEV_APP, DEV_SECRET, Devices, Media, MediaKind};
 pub use error::{ConfigError, Fault, Place, Problem};
 pub use instance::{Instance, Role};
 pub use lease::{Lease, Placement};

@@ -134,6 +134,11 @@ impl<'a> Section<'a> {
         self.nodes.get(key).map_or_else(|| self.place.clone(), |node| node.place.clone())
     }
 
+    /// Whether a key is given, be it well or badly.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.nodes.contains_key(key)
+    }
+
     pub(super) fn note(&self, place: &Place, key: &str, fault: Fault) {
         self.report.note(place, format!("{}.{key}", self.path), fault);
     }
@@ -351,6 +356,19 @@ impl<'a> Section<'a> {
         };
         self.note(&path.place, key, Fault::Unreadable { what: full.display().to_string(), reason });
         None
+    }
+
+    /// A table within this one.
+    pub(super) fn table(&mut self, key: &str, keys: &[Key]) -> Option<Section<'a>> {
+        let mut node = self.nodes.remove(key)?;
+        if let Value::Untyped(text) = &node.value
+            && let Some(value) = parse_inline(&node.place, text)
+        {
+            node.value = value;
+        }
+        let is_table = matches!(node.value, Value::Table(_));
+        let section = Section::open(self.report, format!("{}.{key}", self.path), node, keys);
+        is_table.then_some(section)
     }
 
     /// A list of tables within this one.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::instance_path::problem;
+use super::problem::Problem;
 use crate::auth::{MintRequest, TokenRole};
 use crate::clock::unix_seconds;
 use crate::error::ApiError;
@@ -132,7 +132,7 @@ async fn token(State(node): State<Arc<Node>>, Json(request): Json<TokenRequest>)
     }
     match mint(&node, &request) {
         Ok(answer) => Json(answer).into_response(),
-        Err(error) => problem(&error),
+        Err(error) => Problem::from(error).into_response(),
     }
 }
 

@@ -3,9 +3,10 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::{StatusCode, Uri, header};
+use http::Uri;
 use std::sync::Arc;
 
+use super::problem::Problem;
 use crate::error::{ApiError, ErrorCode};
 use crate::node::Node;
 
@@ -31,7 +32,8 @@ pub async fn strip(State(node): State<Arc<Node>>, mut request: Request, next: Ne
     let me = node.store.me.name();
     let Target::Named(name, rest) = target(request.uri().path()) else { return next.run(request).await };
     if name != me {
-        return refuse(&format!("this is instance {me}, and the path is for another"));
+        let message = format!("this is instance {me}, and the path is for another");
+        return Problem::from(ApiError::new(ErrorCode::WrongInstance, message)).into_response();
     }
     let rest = match request.uri().query() {
         Some(query) => format!("{rest}?{query}"),
@@ -42,27 +44,11 @@ pub async fn strip(State(node): State<Arc<Node>>, mut request: Request, next: Ne
             *request.uri_mut() = uri;
             next.run(request).await
         }
-        Err(_) => StatusCode::BAD_REQUEST.into_response(),
+        Err(_) => {
+            let message = "what follows the instance is no path";
+            Problem::from(ApiError::bad_request(message)).into_response()
+        }
     }
-}
-
-fn refuse(message: &str) -> Response {
-    let error = ApiError::new(ErrorCode::WrongInstance, message.to_owned());
-    problem(&error)
-}
-
-/// An RFC 9457 problem document with the code of the wire protocol.
-pub(super) fn problem(error: &ApiError) -> Response {
-    let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::json!({
-        "type": "about:blank",
-        "title": status.canonical_reason(),
-        "status": status.as_u16(),
-        "detail": error.message,
-        "code": error.code.as_str(),
-        "retryable": error.code.is_retryable(),
-    });
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }
 
 #[cfg(test)]

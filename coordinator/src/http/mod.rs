@@ -1,9 +1,11 @@
 //! The two HTTP listeners: the public one that clients and browsers reach, and the one for operations.
 
+pub mod api;
 pub mod console;
 pub mod health;
 pub mod instance_path;
 pub mod origin;
+pub mod problem;
 
 use axum::Router;
 use axum::ServiceExt as _;
@@ -23,7 +25,7 @@ use crate::socket::handshake;
 use origin::OriginPolicy;
 
 /// Largest body of an HTTP request that is not Socket.IO's, in bytes.
-const BODY_BYTES: usize = 64 * 1024;
+pub(crate) const BODY_BYTES: usize = 64 * 1024;
 
 /// Serves clients until `ending`.
 pub async fn serve_public(
@@ -46,6 +48,7 @@ pub async fn serve_public(
     let routes = Router::new()
         .merge(health::routes())
         .merge(console::routes())
+        .merge(api::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(Arc::clone(&node))
         .layer(socket_io);

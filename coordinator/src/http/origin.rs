@@ -11,11 +11,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
+use super::problem::Problem;
 use crate::config::{AddressBlock, AllowedOrigins, Http, WebOrigin};
+use crate::error::{ApiError, ErrorCode};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -159,12 +161,9 @@ pub async fn guard(State(policy): State<Arc<OriginPolicy>>, mut request: Request
 }
 
 fn refusal() -> Response {
-    let problem = r#"{"type":"about:blank","title":"Forbidden","status":403,"code":"FORBIDDEN","retryable":false,"detail":"This page's origin is not let in here. The operator can add it to allowed_origins in [http]."}"#;
-    let mut response = Response::new(Body::from(problem));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    let kind = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+    let message =
+        "This page's origin is not let in here. The operator can add it to allowed_origins in [http].";
+    Problem::from(ApiError::new(ErrorCode::Forbidden, message)).into_response()
 }
 
 /// The answer to a preflight: any header a page asks for may be sent, since none is trusted for being absent.

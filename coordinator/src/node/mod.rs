@@ -27,6 +27,7 @@ use crate::room::registry::Rooms;
 use crate::room::replies::Replies;
 use crate::socket::sessions::Sessions;
 use crate::socket::watch::Watches;
+use crate::vendor_clock::VendorClocks;
 
 /// What a room needs to talk to Redis.
 #[derive(Debug, Clone)]
@@ -83,6 +84,8 @@ pub struct Node {
     pub verifier: Verifier,
     /// Redis's clock.
     pub redis_clock: RedisClock,
+    /// How far the clocks of media servers are off that report here.
+    pub vendor_clocks: VendorClocks,
     /// Joins admitted per second.
     pub admission: TokenBucket,
     /// Whether Redis answers; written by the heartbeat alone.
@@ -97,9 +100,9 @@ pub struct Node {
     pub fatal: watch::Sender<Option<Fatal>>,
     draining: AtomicBool,
     store_lost_at: AtomicU64,
-    /// When Redis last answered the heartbeat, and how long its last outage was.
+    /// When Redis last answered the heartbeat, and how long its outages were together.
     store_heard_at: AtomicU64,
-    outage_ms: AtomicU64,
+    outages_ms: AtomicU64,
     settled_at: AtomicU64,
     /// Counts outages of Redis, for whoever measures time by what Redis shows.
     pub disturbances: watch::Sender<u64>,
@@ -165,6 +168,7 @@ impl Node {
             watches: Watches::default(),
             sessions: Sessions::new(metrics.skipped.clone()),
             redis_clock: RedisClock::default(),
+            vendor_clocks: VendorClocks::default(),
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),
             leaving: CancellationToken::new(),
@@ -173,7 +177,7 @@ impl Node {
             draining: AtomicBool::new(false),
             store_lost_at: AtomicU64::new(0),
             store_heard_at: AtomicU64::new(Moment::now().parts().0),
-            outage_ms: AtomicU64::new(0),
+            outages_ms: AtomicU64::new(0),
             settled_at: AtomicU64::new(0),
             disturbances: watch::Sender::new(0),
             config,
@@ -208,7 +212,8 @@ impl Node {
         if up {
             let heard_at = self.store_heard_at.swap(now, Ordering::Relaxed);
             if !was {
-                self.outage_ms.store(now.saturating_sub(heard_at), Ordering::Relaxed);
+                // Before anybody is told that it answers: who then looks finds the outage counted.
+                self.outages_ms.fetch_add(now.saturating_sub(heard_at), Ordering::SeqCst);
             }
         }
         self.store_up.send_if_modified(|is_up| std::mem::replace(is_up, up) != up);
@@ -226,9 +231,14 @@ impl Node {
         }
     }
 
-    /// How long Redis's last outage was, from the last heartbeat before it, in milliseconds.
-    pub(crate) fn outage_ms(&self) -> u64 {
-        self.outage_ms.load(Ordering::Relaxed)
+    /// How long Redis's outages were together, each from the last heartbeat before it, in milliseconds.
+    pub(crate) fn outages_ms(&self) -> u64 {
+        self.outages_ms.load(Ordering::SeqCst)
+    }
+
+    /// When Redis last answered the heartbeat, on the clock of [`Moment::parts`].
+    pub(crate) fn store_heard_at_ms(&self) -> u64 {
+        self.store_heard_at.load(Ordering::Relaxed)
     }
 
     /// What is left of the heartbeat that follows an outage of Redis that was long enough to lose leases. No

@@ -146,7 +146,10 @@ async fn elsewhere(
                 adopt(node, app, room);
             }
         }
-        Enqueued::Missing => return Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room")),
+        Enqueued::Missing { owner } if owner.is_empty() => {
+            return Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room"));
+        }
+        Enqueued::Missing { .. } => return Err(being_restored()),
         Enqueued::Full { length } => {
             let full = format!("{length} commands wait for the room already");
             return Err(ApiError::new(ErrorCode::RateLimited, full));
@@ -161,6 +164,10 @@ async fn elsewhere(
             None => Err(ApiError::new(ErrorCode::Timeout, "no answer in time; repeat with the same id")),
         },
     }
+}
+
+fn being_restored() -> ApiError {
+    ApiError::new(ErrorCode::StoreUnavailable, "the room is being restored")
 }
 
 fn kept(key: &Idempotency, digest: &str, answer: &str) -> Result<Done, ApiError> {
@@ -308,7 +315,8 @@ pub async fn report(
             }
             Ok(Reported::Appended)
         }
-        Enqueued::Missing => Ok(Reported::NoRoom),
+        Enqueued::Missing { owner } if owner.is_empty() => Ok(Reported::NoRoom),
+        Enqueued::Missing { .. } => Err(being_restored()),
         Enqueued::Full { length } => {
             let full = format!("{length} events wait for the room already");
             Err(ApiError::new(ErrorCode::RateLimited, full))

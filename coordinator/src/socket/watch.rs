@@ -15,7 +15,7 @@ use super::requests::Watch;
 use super::{Client, Delivery};
 use crate::error::{ApiError, ErrorCode};
 use crate::node::Node;
-use crate::paths::{Astray, Class as _, Fanout};
+use crate::paths::{Astray, Class as _, Fanout, Owner};
 use crate::room::names::{RoomNames, json_string};
 use crate::room::snapshot::Remote;
 
@@ -80,7 +80,8 @@ impl Envelope {
             return Ok((room, envelope));
         }
         let named = serde_json::from_str::<Event>(message).map_err(|_| Astray::Malformed)?;
-        Err(Fanout::arriving(&named.event).err().unwrap_or(Astray::Malformed))
+        // Messages of this channel name no event, so a name is one of the owner's or of nobody's.
+        Err(Owner::arriving(&named.event).map_or(Astray::Malformed, |_| Astray::OwnerPath))
     }
 
     /// The events that it is to monitors: one for each kind of part in it, as to members.

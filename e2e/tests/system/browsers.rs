@@ -89,10 +89,15 @@ impl Pages {
         self.act("click", page, json!({ "selector": format!("[data-testid={testid}]") })).await;
     }
 
+    /// Types into a field.
+    pub(super) async fn fill(&self, page: &str, testid: &str, text: &str) {
+        self.act("fill", page, json!({ "selector": format!("[data-testid={testid}]"), "text": text })).await;
+    }
+
     /// Fills in what an instance that gives no tokens asks for, and joins.
-    async fn join(&self, page: &str, token: &str) {
+    pub(super) async fn join(&self, page: &str, token: &str) {
         self.truth(page, "document.querySelector('[data-testid=page-instance]').textContent !== '–'").await;
-        self.act("fill", page, json!({ "selector": "[data-testid=token]", "text": token })).await;
+        self.fill(page, "token", token).await;
         self.click(page, "join").await;
     }
 

@@ -254,7 +254,10 @@ async fn i_13_a_command_is_executed_once_wherever_it_is_repeated() {
     let cluster = Cluster::start(3).await;
     let driver = Arc::new(Driver::start().await);
     let token = cluster.token("ann", "host");
-    driver.join("ann", &cluster[0].url(), &token, ROOM).await.expect("joined");
+    driver
+        .join_with("ann", &cluster[0].url(), &token, ROOM, json!({ "role": "host" }))
+        .await
+        .expect("joined");
     for (conn, at) in [("at-a", 0), ("at-b", 1), ("at-c", 2)] {
         driver.connect(conn, &cluster[at].url(), &token).await.expect("connected");
     }

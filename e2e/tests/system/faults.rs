@@ -109,7 +109,7 @@ impl Lesson {
 }
 
 /// Stops it, and waits until it has stopped: a signal takes its time on a busy machine.
-async fn freeze(coordinator: &Coordinator) {
+pub(crate) async fn freeze(coordinator: &Coordinator) {
     coordinator.pause();
     let stat = format!("/proc/{}/stat", coordinator.process().pid());
     wait::until("it has stopped", SOON, || async {

@@ -208,7 +208,17 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
         KeyKind::Instance => within(DAY / 24),
         // Three heartbeats of 200 ms.
         KeyKind::Lease | KeyKind::Owner => within(600),
-        KeyKind::Room | KeyKind::Settings | KeyKind::Guests | KeyKind::Peers | KeyKind::Presence => {
+        KeyKind::Answer => within(DAY),
+        KeyKind::Aside => within(7 * DAY),
+        KeyKind::Seen => within(DAY / 144),
+        KeyKind::Sessions => within(DAY / 24),
+        KeyKind::Room
+        | KeyKind::Settings
+        | KeyKind::Guests
+        | KeyKind::Peers
+        | KeyKind::Presence
+        | KeyKind::Cell
+        | KeyKind::Inbox => {
             if is_owned {
                 left.is_none()
             } else {
@@ -219,7 +229,9 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
         | KeyKind::InstanceRooms
         | KeyKind::InstanceWatches
         | KeyKind::Rooms
-        | KeyKind::Watchers => left.is_none(),
+        | KeyKind::Watchers
+        | KeyKind::Lane
+        | KeyKind::Due => left.is_none(),
     };
     // Keys that end by themselves may have done so since they were listed.
     let is_gone = redis.command(&["EXISTS", key]).await.number() == Some(0);

@@ -6,14 +6,14 @@
 use e2e::cluster::Cluster;
 use e2e::driver::Driver;
 use e2e::wait::{self, SOON};
-use key_prefix::{KeyKind, Scope};
+use key_prefix::{KeyKind, Keys, Prefix, RoomKey, Scope};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-use crate::stored::{named, of_room};
+use crate::stored::{due_key, named, of_room};
 
 const ROOM: &str = "math";
 /// Versions leap by this where Redis lost them.
@@ -301,6 +301,32 @@ async fn lose(world: &World, kind: KeyKind) {
         KeyKind::Guests => restored(world, kind, "guests").await,
         KeyKind::Peers => restored(world, kind, "peers").await,
         KeyKind::Presence => restored(world, kind, "presence").await,
+        KeyKind::Cell => restored(world, kind, "cell").await,
+        KeyKind::Lane => {
+            let room = RoomKey::from_route(&format!("demo\0{ROOM}")).unwrap();
+            let lane = Keys::new(Prefix::parse("test").unwrap()).lane(&room).to_string();
+            world.delete(&lane).await;
+            wait::until(says, SOON, || async {
+                world.cluster.redis.command(&["XLEN", &lane]).await.number() > Some(0)
+            })
+            .await;
+        }
+        KeyKind::Due => {
+            world.delete(&due_key()).await;
+            world.holds("ZSCORE", &due_key(), &format!("demo\0{ROOM}")).await;
+        }
+        // Nothing of these need be there: what comes next is served without them.
+        KeyKind::Inbox | KeyKind::Aside | KeyKind::Answer | KeyKind::Seen | KeyKind::Sessions => {
+            let base = named(kind, "");
+            for key in world.cluster.redis.command(&["KEYS", &format!("{base}*")]).await.texts() {
+                world.cluster.redis.command(&["DEL", &key]).await;
+            }
+            let lock = |locked: bool| json!({ "room": ROOM, "seat": 1, "locked": locked, "id": format!("{kind:?}-{locked}") });
+            for locked in [true, false] {
+                let ack = world.driver.emit("far", "mic:lock", lock(locked)).await.unwrap();
+                assert_eq!(ack["ok"], true, "{kind:?}: {ack}");
+            }
+        }
         KeyKind::Watchers => {
             let key = world.key("watchers");
             let since = world.driver.position("far").await;

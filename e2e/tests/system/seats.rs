@@ -51,7 +51,8 @@ async fn a_seat_is_taken_confirmed_and_left_and_everybody_is_told() {
     stage.ask("away", "mic:down", json!({ "user": "ann" })).await;
     stage.agree(&mut people).await;
 
-    let sessions: Vec<Value> = stage.happened("seat_taken").await.iter().map(|it| it["session"].clone()).collect();
+    let sessions: Vec<Value> =
+        stage.happened("seat_taken").await.iter().map(|it| it["session"].clone()).collect();
     assert_eq!(sessions, [session(&up), session(&given)]);
     assert_eq!(stage.happened("confirmed").await.len(), 1);
     assert_eq!(stage.freed("ann").await, ["down", "taken_down"]);
@@ -76,7 +77,11 @@ async fn a_move_keeps_the_session_and_who_spoke_is_asked_for_again() {
     let is_there = |view: &View| view.seats[&4] == moved["seat"] && view.seat(1) == "idle";
     stage.all_see(&mut people, "ann has moved", is_there).await;
     let heard = stage.ask("ann", "mic:confirm", confirm).await;
-    assert_eq!((&heard["seat"]["seat"], &heard["seat"]["state"]), (&json!(4), &json!("publishing")), "{heard}");
+    assert_eq!(
+        (&heard["seat"]["seat"], &heard["seat"]["state"]),
+        (&json!(4), &json!("publishing")),
+        "{heard}"
+    );
 
     // By a host elsewhere; to where she is nothing happens.
     let moved = stage.ask("away", "mic:move", json!({ "seat": 2, "user": "ann" })).await;
@@ -113,7 +118,10 @@ async fn a_locked_seat_is_nobodys_and_force_takes_its_sitter_down_first() {
     // One change: nobody sees the seat free in between.
     stage
         .all_see(&mut people, "seat 2 is locked", |view| {
-            assert!(view.seat(2) != "idle" || Some(view.version) < up["version"]["cell"].as_i64(), "{view:?}");
+            assert!(
+                view.seat(2) != "idle" || Some(view.version) < up["version"]["cell"].as_i64(),
+                "{view:?}"
+            );
             Some(view.version) == version && view.seat(2) == "locked"
         })
         .await;
@@ -175,7 +183,10 @@ async fn seats_grow_and_shrink_and_who_sits_beyond_is_taken_down() {
     let mut people = [&mut hanna, &mut ann, &mut card];
     let is_small = |view: &View| view.seats.len() == 2 && view.seat_of("ann").is_null();
     stage.all_see(&mut people, "there are two seats", is_small).await;
-    assert_eq!((stage.freed("ann").await, stage.freed("hanna").await), (vec!["seat_removed".to_owned()], vec![]));
+    assert_eq!(
+        (stage.freed("ann").await, stage.freed("hanna").await),
+        (vec!["seat_removed".to_owned()], vec![])
+    );
     let same = stage.ask("away", "mic:seats", json!({ "count": 2 })).await;
     stage.refused("ann", "mic:up", json!({ "seat": 3 }), "BAD_REQUEST").await;
     let more = stage.ask("hanna", "mic:seats", json!({ "count": 12 })).await;
@@ -243,9 +254,11 @@ async fn a_hand_is_raised_and_an_invitation_answered_both_ways() {
     let mut people = [&mut hanna, &mut card];
     let is_over = |view: &View| !view.peers.contains_key("ann") && view.requests.is_empty();
     stage.all_see(&mut people, "ann is gone", is_over).await;
-    let ends: Vec<Value> = stage.happened("request_ended").await.iter().map(|end| end["how"].clone()).collect();
+    let ends: Vec<Value> =
+        stage.happened("request_ended").await.iter().map(|end| end["how"].clone()).collect();
     assert_eq!(ends, ["declined", "accepted", "withdrawn", "seated", "gone"]);
-    let ends: Vec<Value> = stage.happened("invite_ended").await.iter().map(|end| end["how"].clone()).collect();
+    let ends: Vec<Value> =
+        stage.happened("invite_ended").await.iter().map(|end| end["how"].clone()).collect();
     assert_eq!(ends, ["declined", "accepted", "gone"]);
     stage.agree(&mut people).await;
 }

@@ -1,15 +1,15 @@
-//! A room that several instances know, the people in it, and the room as each of them was told it.
+//! A room that several instances know, the people in it, and how each of them was told that it stands.
 
 use e2e::cluster::Cluster;
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::{Driver, Event};
-use e2e::token::{APP, Token};
+use e2e::token::Token;
 use e2e::wait::SOON;
-use key_prefix::{AppCode, Keys, Prefix, RoomId, RoomKey};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use crate::clients::code;
+use crate::lane::Past;
 
 /// The room, unless a test names another. The first to enter do so at the first instance, which owns it.
 pub(crate) const ROOM: &str = "stage";
@@ -32,7 +32,11 @@ impl Stage {
         change: impl Fn(CoordinatorOptions) -> CoordinatorOptions,
     ) -> Self {
         let generous = |options: CoordinatorOptions| {
-            change(options.value("limits", "events_per_second", 10_000).value("limits", "events_burst", 10_000))
+            change(options.value("limits", "events_per_second", 10_000).value(
+                "limits",
+                "events_burst",
+                10_000,
+            ))
         };
         Self { cluster: Cluster::start_with(count, generous).await, driver: Driver::start().await }
     }
@@ -46,7 +50,8 @@ impl Stage {
     pub(crate) async fn connect_with(&self, conn: &str, token: &Token, at: usize, more: Value) {
         let mut auth = more;
         auth["token"] = json!(token.sign());
-        let opened = self.driver.connect_with(conn, &self.cluster[at].url(), "", json!({ "auth": auth })).await;
+        let opened =
+            self.driver.connect_with(conn, &self.cluster[at].url(), "", json!({ "auth": auth })).await;
         opened.unwrap_or_else(|failure| panic!("{conn}: {failure:?}"));
     }
 
@@ -111,9 +116,10 @@ impl Stage {
         ack["rooms"][0].take()
     }
 
-    /// Waits until everybody has been told of the room as it stands.
+    /// Waits until everybody has been told of the room as it stands, which is what its log says.
     pub(crate) async fn agree(&self, people: &mut [&mut Person<'_>]) {
         let snapshots = [self.snapshot(0).await, self.snapshot(self.cluster.coordinators.len() - 1).await];
+        assert_eq!(self.past().await.assert_sound(), 0, "versions go one by one");
         let stands = View::of(&snapshots[0]);
         assert_eq!(stands, View::of(&snapshots[1]), "from each instance the same is seen");
         for person in people {
@@ -133,28 +139,16 @@ impl Stage {
         }
     }
 
-    /// What was committed to the room's cell, in order.
-    pub(crate) async fn lane(&self) -> Vec<Logged> {
-        let entries = self.cluster.redis.command(&["XRANGE", &lane_of(ROOM), "-", "+"]).await;
-        let of_room = format!("{APP}\0{ROOM}");
-        let logged = entries.items().iter().filter_map(|entry| {
-            let fields = entry.items()[1].texts();
-            let field = |name: &str| {
-                fields.chunks(2).find(|pair| pair[0] == name).map_or_else(String::new, |pair| pair[1].clone())
-            };
-            (field("room") == of_room && field("kind") == "cell").then(|| Logged {
-                version: field("cv").parse().expect("a version"),
-                entry: serde_json::from_str(&field("entry")).expect("an entry is JSON"),
-            })
-        });
-        logged.collect()
+    /// What was committed to the room's cell.
+    pub(crate) async fn past(&self) -> Past {
+        Past::read(&self.cluster.redis, ROOM).await
     }
 
     /// The events of the room's cell of this kind, in order.
     pub(crate) async fn happened(&self, kind: &str) -> Vec<Value> {
-        let lane = self.lane().await;
-        let events = lane.iter().flat_map(|logged| logged.entry["events"].as_array().into_iter().flatten());
-        events.filter(|event| event["event"] == kind).cloned().collect()
+        let past = self.past().await;
+        let events = past.events().map(|(_, event)| serde_json::to_value(event).expect("events are JSON"));
+        events.filter(|event| event["event"] == kind).collect()
     }
 
     /// How a user's mic sessions ended, in order.
@@ -162,29 +156,6 @@ impl Stage {
         let freed = self.happened("seat_freed").await.into_iter().filter(|event| event["user"] == user);
         freed.map(|event| event["reason"].as_str().unwrap_or_default().to_owned()).collect()
     }
-}
-
-/// A command that was committed to the cell.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Logged {
-    pub(crate) version: i64,
-    /// `id`, `actor`, `command`, `events`
-    pub(crate) entry: Value,
-}
-
-/// The stream that a room's commits go to.
-pub(crate) fn lane_of(room: &str) -> String {
-    keys().lane(&key_of(room)).to_string()
-}
-
-/// The names of everything, under the key prefix `test`.
-pub(crate) fn keys() -> Keys {
-    Keys::new(Prefix::parse("test").expect("a prefix"))
-}
-
-/// A room of the app `demo`.
-pub(crate) fn key_of(room: &str) -> RoomKey {
-    RoomKey::new(AppCode::new(APP).expect("an app"), RoomId::new(room).expect("a room"))
 }
 
 /// Somebody who is told of a room, as a member or from outside.
@@ -262,7 +233,8 @@ impl View {
             invites: asked("invites"),
             call: snapshot["call"].clone(),
         };
-        let hosts: Vec<&str> = snapshot["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let hosts: Vec<&str> =
+            snapshot["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         assert_eq!(view.hosts(), hosts, "{snapshot}");
         assert_eq!(view.peer_count(), snapshot["peerCount"].as_u64().expect("a count"), "{snapshot}");
         view

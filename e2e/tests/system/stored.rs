@@ -11,6 +11,11 @@ pub(crate) fn named(kind: KeyKind, subject: &str) -> String {
     format!("{}{subject}", Keys::new(prefix).base(kind))
 }
 
+/// Where rooms stand in which something falls due, under the key prefix `test`.
+pub(crate) fn due_key() -> String {
+    Keys::new(Prefix::parse("test").expect("a prefix")).due().to_string()
+}
+
 /// The key of this kind of a room of the app `demo`.
 pub(crate) fn of_room(kind: KeyKind, room: &str) -> String {
     named(kind, &format!("{APP}\0{room}"))

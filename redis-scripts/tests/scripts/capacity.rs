@@ -47,6 +47,7 @@ on_both! {
     async fn a_commit_of_1000_commands_and_5000_peers(world: &World) {
         let me = world.register("a").await;
         let token = world.own(&me).await;
+        world.redis(&["PERSIST", &world.names.owner.to_string()]).await;
         let names: Vec<String> = (0..5000).map(|n| format!("n{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let ids: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();

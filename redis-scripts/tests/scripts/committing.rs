@@ -286,6 +286,7 @@ on_both! {
     async fn what_is_set_aside_is_bounded(world: &World) {
         let me = world.register("a").await;
         let token = world.own(&me).await;
+        world.redis(&["PERSIST", &world.names.owner.to_string()]).await;
         let mut entries = Vec::new();
         for _ in 0..1010 {
             let appended = world.scripts.enqueue(&world.keys, world.enqueue(&me, 2000)).await.unwrap();

@@ -90,7 +90,7 @@ on_both! {
     async fn every_refusal_appends_nothing(world: &World) {
         let (a, b) = (world.register("a").await, world.register("b").await);
         let before = world.keyspace().await;
-        assert_eq!(enqueue(world, world.enqueue(&b, 10)).await, Enqueued::Missing);
+        assert_eq!(enqueue(world, world.enqueue(&b, 10)).await, Enqueued::Missing { owner: String::new() });
         assert_eq!(world.keyspace().await, before);
 
         let token = world.own(&a).await;

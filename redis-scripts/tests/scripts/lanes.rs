@@ -1,7 +1,9 @@
 //! What stands in a lane, and how a room's part of it is read.
 
 use key_prefix::Instance;
-use redis_scripts::{CellChanges, Commit, Committing, GuestUpdate, SettingsUpdate, Timeline, Updated};
+use redis_scripts::{
+    CellChanges, Commit, Committed, Committing, GuestUpdate, SettingsUpdate, Timeline, Updated,
+};
 
 use crate::world::{World, room};
 
@@ -92,6 +94,22 @@ on_both! {
         }
     }
 
+    async fn who_was_made_a_guest_changes_nothing_as_a_host(world: &World) {
+        let a = world.register("a").await;
+        let token = world.own(&a).await;
+        let changes =
+            CellChanges { set: vec![("role:eve", r#""guest""#), ("role:cem", r#""host""#)], ..CellChanges::default() };
+        world.scripts.commit(&world.keys, world.commit(&a, token, 1, &[], &changes)).await.unwrap();
+        let before = world.keyspace().await;
+        assert_eq!(update(world, &a, Some("eve")).await, Updated::Demoted);
+        assert_eq!(update_guest(world, &a, Some("eve")).await, Updated::Demoted);
+        assert_eq!(world.keyspace().await, before);
+        for user in [Some("cem"), Some("ann"), None] {
+            assert!(matches!(update(world, &a, user).await, Updated::Ok { .. }), "{user:?}");
+            assert!(matches!(update_guest(world, &a, user).await, Updated::Ok { .. }), "{user:?}");
+        }
+    }
+
     async fn a_timeline_goes_page_by_page_and_looks_at_so_much_at_once(world: &World) {
         let me = world.register("a").await;
         let token = world.own(&me).await;
@@ -116,6 +134,9 @@ on_both! {
         let fourth = timeline(world, third.next.as_deref(), 100, 100).await;
         assert_eq!((versions(&fourth), fourth.next), (vec![1], None));
 
+        let whole = timeline(world, None, 100, 6).await;
+        assert_eq!((whole.entries.len(), whole.next), (6, None), "the last one is the lane's first");
+
         world.redis(&["DEL", &lane]).await;
         assert_eq!(timeline(world, None, 100, 100).await, Timeline { entries: vec![], next: None });
     }
@@ -123,13 +144,16 @@ on_both! {
     async fn a_lane_is_bounded(world: &World) {
         let me = world.register("a").await;
         let token = world.own(&me).await;
+        // However slow the machine is.
+        world.redis(&["PERSIST", &world.names.owner.to_string()]).await;
         let commands = vec![Committing { entry: Some("1"), ..Committing::default() }; 4000];
         let none = CellChanges::default();
         let mut cv = 1;
         for batch in 0..26 {
             let batch = batch.to_string();
             let with = Commit { batch: &batch, ..world.commit(&me, token, cv, &commands, &none) };
-            world.scripts.commit(&world.keys, with).await.unwrap();
+            let committed = world.scripts.commit(&world.keys, with).await;
+            assert!(matches!(committed, Ok(Committed::Ok { .. })), "{committed:?}");
             cv += 4000;
         }
         let length = world.redis(&["XLEN", &world.names.lane.to_string()]).await.number().unwrap();

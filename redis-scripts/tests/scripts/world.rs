@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) const APP: &str = "school";
 pub(crate) const OWNER_TTL: Duration = Duration::from_secs(15);
+const LONG_TTL: Duration = Duration::from_secs(600);
 /// Settings that a room is made with.
 pub(crate) const DEFAULTS: [(&str, &str); 2] = [("vad", r#"{"threshold":0.5}"#), ("custom", "{}")];
 /// Fields of the cell that a room is made with.
@@ -146,10 +147,11 @@ impl World {
         self.pin_room_with(me, &self.room, &changes, &[MADE, MADE], |_| {}).await
     }
 
-    /// Pins another room and returns its token.
+    /// Pins another room, for longer than a slow machine takes for thousands of them, and returns its token.
     pub(crate) async fn own_room(&self, me: &Instance, room: &RoomKey) -> FenceToken {
         let changes = CellChanges { set: CELL.to_vec(), ..CellChanges::default() };
-        token_of(&self.pin_room_with(me, room, &changes, &[MADE], |_| {}).await.expect("an answer"))
+        let long = |pin: &mut Pin<'_>| pin.owner_ttl = LONG_TTL;
+        token_of(&self.pin_room_with(me, room, &changes, &[MADE], long).await.expect("an answer"))
     }
 
     async fn pin_room_with(

@@ -46,7 +46,8 @@ pub(super) fn report(draft: &mut Draft<'_>, report: &MediaReport) -> Result<(), 
         if said.to < earliest_off_seat(draft, who) {
             return Err(Refusal::StaleReport);
         }
-        remember(draft, who, said, None);
+        let flowing = said.flowing && said.from >= clear_of_earlier(draft, who);
+        remember(draft, who, Heard { flowing, ..said }, None);
         return Ok(());
     };
     if said.to < earliest_on_seat(draft, &sitter) {
@@ -177,6 +178,12 @@ fn earliest_off_seat(draft: &Draft<'_>, who: &MediaIdentity) -> Millis {
     let since = connections(draft, who).min().unwrap_or(draft.now);
     let came = Millis(since.0.saturating_sub(draft.rules.clock_tolerance_ms));
     draft.cell.freed.get(&who.user).map_or(came, |ended| came.max(*ended))
+}
+
+/// From when on audio of somebody who has no seat counts for the next one they take.
+fn clear_of_earlier(draft: &Draft<'_>, who: &MediaIdentity) -> Millis {
+    let freed = draft.cell.freed.get(&who.user);
+    freed.map_or(Millis::default(), |ended| ended.after(draft.rules.clock_tolerance_ms))
 }
 
 /// From when on an exit can mean the sitter as they are now: nothing of theirs has begun since. Soon after an

@@ -29,6 +29,13 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// Whether the idle time ends the room: everybody has left one that closes by itself.
+    pub fn closes_when_idle(&self) -> bool {
+        self.auto_close && self.used && self.status == Status::Active && self.users.is_empty()
+    }
+}
+
 pub(super) fn due(draft: &mut Draft<'_>, timer: &Timer) -> Result<(), Refusal> {
     match timer {
         Timer::Publish { session, flowing } => publish_over(draft, session, *flowing),
@@ -39,8 +46,7 @@ pub(super) fn due(draft: &mut Draft<'_>, timer: &Timer) -> Result<(), Refusal> {
             _ => Err(Refusal::NotDue),
         },
         Timer::Idle => {
-            let idle = draft.cell.status == Status::Active && draft.cell.users.is_empty();
-            if !idle || !draft.cell.auto_close {
+            if !draft.cell.closes_when_idle() {
                 return Err(Refusal::NotDue);
             }
             life::end(draft, None);

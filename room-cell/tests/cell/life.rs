@@ -38,7 +38,7 @@ fn an_external_server_is_waited_for_and_given_up_in_time() {
     let join = Command::Join(joining("bob1", Role::Guest));
     assert_eq!(room.refuses(&outside("bob", Role::Guest), join), Refusal::Creating);
     assert_eq!(room.refuses(&Actor::Owner, Command::Due(Timer::Transition)), Refusal::NotDue);
-    let mut made = Room { cell: room.cell.clone(), rules: room.rules.clone(), now: room.now };
+    let mut made = room.clone();
     assert_eq!(names(&made.does(&Actor::Owner, Command::Created)), ["Opened"]);
     assert!(made.does(&Actor::Owner, Command::Created).is_empty());
     assert_eq!(made.refuses(&Actor::Owner, Command::CreateFailed), Refusal::NotDue);
@@ -173,6 +173,7 @@ fn only_auto_close_ends_an_idle_room() {
     assert_eq!(room.refuses(&Actor::Owner, idle.clone()), Refusal::NotDue);
     let mut room = Room::nowhere();
     room.does(&ann(), Command::Create { seats: 1, capacity: None, auto_close: true });
+    assert_eq!(room.refuses(&Actor::Owner, idle.clone()), Refusal::NotDue, "nobody has come yet");
     let bob = room.joins("bob1", Role::Guest);
     assert_eq!(room.refuses(&Actor::Owner, idle.clone()), Refusal::NotDue);
     room.does(&bob, Command::Leave);

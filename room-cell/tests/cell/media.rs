@@ -251,3 +251,56 @@ fn reports_about_nobody_here_concern_nobody_and_nothing_is_kept_of_who_left() {
     room.does(&bob, Command::Leave);
     assert!(room.cell.media.is_empty() && room.cell.freed.is_empty());
 }
+
+#[test]
+fn a_sequence_orders_within_one_second_also_without_incarnations() {
+    let (mut room, _) = seated();
+    let at = room.now;
+    let said = |what, sequence, at| {
+        let report = report("bob", what, at);
+        Command::Media(MediaReport { sequence: Some(sequence), resolution_ms: 1_000, ..report })
+    };
+    room.does(&Actor::Media, said(MediaFact::AudioStopped, 6, at));
+    assert_eq!(room.refuses(&Actor::Media, said(MediaFact::AudioStarted, 5, at)), Refusal::StaleReport);
+    room.does(&Actor::Media, said(MediaFact::AudioStarted, 7, at));
+    assert_eq!(speaks(&room), Some(true));
+    // A client that begins anew counts from one again.
+    room.later(4_000);
+    let at = room.now;
+    room.does(&Actor::Media, said(MediaFact::AudioStopped, 1, at));
+    assert_eq!(speaks(&room), None);
+}
+
+#[test]
+fn i_7_i_8_a_clock_ahead_does_not_mix_two_sessions_close_to_each_other() {
+    let (mut room, bob) = seated();
+    let started = report("bob", MediaFact::AudioStarted, room.now.after(900));
+    let exited = report("bob", MediaFact::RoomExited, room.now.after(1_100));
+    room.does(&Actor::Media, Command::Media(started.clone()));
+    room.later(100);
+    room.does(&bob, down());
+    room.later(900);
+    room.does(&bob, up("again"));
+    assert_eq!(room.refuses(&Actor::Media, Command::Media(started)), Refusal::StaleReport, "said again");
+    assert_eq!(speaks(&room), Some(false));
+    room.does(&Actor::Media, Command::Media(exited));
+    assert_eq!(speaks(&room), Some(false));
+}
+
+#[test]
+fn audio_of_an_earlier_stay_does_not_count_for_the_next_seat() {
+    let (mut room, bob) = seated();
+    let started = report("bob", MediaFact::AudioStarted, room.now);
+    room.does(&bob, Command::Leave);
+    room.later(3_000);
+    room.does(&outside("bob", Role::Guest), Command::Join(joining("bob2", Role::Guest)));
+    assert_eq!(room.refuses(&Actor::Media, Command::Media(started)), Refusal::StaleReport);
+    // Soon after a session it is not clear whose audio it is: it does not count, but is not forgotten.
+    let bob = crate::room::member("bob2", Role::Guest);
+    room.does(&bob, up("first"));
+    room.does(&bob, down());
+    room.later(500);
+    room.hears("bob", MediaFact::AudioStarted).unwrap();
+    room.later(2_000);
+    assert_eq!(names(&room.does(&bob, up("second"))), ["SeatTaken"]);
+}

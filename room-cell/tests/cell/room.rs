@@ -24,6 +24,7 @@ pub(crate) fn rules() -> Rules {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Room {
     pub(crate) cell: Cell,
     pub(crate) rules: Rules,

@@ -130,7 +130,19 @@ fn faults_of_an_app() {
         ("webhook = {}", "dais.toml:8: app[0].webhook: known, not built yet: outgoing webhooks"),
         (
             "[app.callbacks]\ngeneric = { secret = \"hush\" }",
-            "dais.toml:8: app[0].callbacks: known, not built yet: RTC callbacks",
+            "dais.toml:9: app[0].callbacks.generic.secret: should be at least 32 random bytes",
+        ),
+        (
+            "callbacks = { generic = {} }",
+            "dais.toml:8: app[0].callbacks.generic.secret: missing: what the media server signs its callbacks with",
+        ),
+        (
+            "callbacks = { livekit = { api_key = \"k\", api_secret = \"hush\" } }",
+            "dais.toml:8: app[0].callbacks.livekit: known, not built yet: LiveKit callbacks",
+        ),
+        (
+            "callbacks = { generic = { secret_file = \"/nowhere/at/all\" } }",
+            "dais.toml:8: app[0].callbacks.generic.secret_file: /nowhere/at/all cannot be read: No such file or directory (os error 2)",
         ),
         (
             "api_keys = [\"hush\"]",
@@ -346,7 +358,7 @@ fn faults_of_variables_and_flags_name_them() {
         (
             "DAIS_APP__CALLBACKS__GENERIC",
             "hush",
-            "environment variable DAIS_APP__CALLBACKS__GENERIC: app[0].callbacks: known, not built yet: RTC callbacks",
+            "environment variable DAIS_APP__CALLBACKS__GENERIC: app[0].callbacks.generic: a text where a table should be",
         ),
         (
             "DAIS_HTTP__ALLOWED_ORIGINS",

@@ -304,3 +304,24 @@ fn examples_in_the_reference_are_right_too() {
         assert!(result.is_ok() || key == "public_key", "{key}: {}", messages(result));
     }
 }
+
+#[test]
+fn the_secret_of_generic_callbacks_is_given_in_a_table_a_variable_or_a_file() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let generic = |config: Config| config.apps[0].callbacks.generic.clone();
+    let given = Some(Secret::new(secret));
+    let table = format!("{LEAST}[app.callbacks]\ngeneric = {{ secret = {secret:?} }}\n");
+    assert_eq!(generic(read(&table).unwrap()), given);
+    assert_eq!(
+        generic(read_with(LEAST, &[("DAIS_APP__CALLBACKS__GENERIC__SECRET", secret)]).unwrap()),
+        given
+    );
+    let inline = format!("{{ secret = {secret:?} }}");
+    assert_eq!(generic(read_with(LEAST, &[("DAIS_APP__CALLBACKS__GENERIC", &inline)]).unwrap()), given);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, format!("{secret}\n")).unwrap();
+    let variable = ("DAIS_APP__CALLBACKS__GENERIC__SECRET_FILE", file.to_str().unwrap());
+    assert_eq!(generic(read_with(LEAST, &[variable]).unwrap()), given);
+    assert_eq!(generic(read(LEAST).unwrap()), None);
+}

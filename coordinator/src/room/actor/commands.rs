@@ -2,9 +2,12 @@
 
 use redis_scripts::RedisMillis;
 use room_cell::{Actor as By, Command, Limits, Validated};
+use socketioxide::socket::Sid;
 use std::time::Duration;
 
+use super::tenure::MOVE_SPREAD;
 use super::{Actor, State};
+use crate::config::App;
 use crate::error::ApiError;
 use crate::room::answer::Answer;
 use crate::room::batch::{Batch, Outcome, Source, Step, recalled, without_repeats};
@@ -21,11 +24,7 @@ impl Actor {
     pub(super) fn step_of(&mut self, work: Work) -> Result<Step, Option<Work>> {
         match work {
             Work::Join(request, reply) => {
-                let is_member = match &self.state {
-                    State::Owned(room) => room.links().of_connection(request.client.sid()).is_some(),
-                    _ => false,
-                };
-                if is_member {
+                if self.is_member(request.client.sid()) {
                     return Err(Some(Work::Join(request, reply)));
                 }
                 match self.joining(&request) {
@@ -99,6 +98,7 @@ impl Actor {
                 self.refuse_all(steps, refusal).await;
                 return;
             }
+            steps = self.welcome_members(steps).await;
             let (rules, now) = (self.app.rules(), self.redis_now());
             let State::Owned(room) = &mut self.state else {
                 self.refuse_all(steps, Refusal::Gone).await;
@@ -109,7 +109,7 @@ impl Actor {
                 self.answer_all(batch).await;
                 return;
             }
-            let due = due_of(&batch.cell, now.0, self.app.people_horizon());
+            let due = due_of(&batch.cell, now.0, &self.app);
             let store = self.node.store.clone();
             match room.commit(&store, &batch, due).await {
                 Ok(()) => {
@@ -130,12 +130,12 @@ impl Actor {
                     self.read_again("ahead").await;
                 }
                 Err(CommitError::Unknown(error)) => {
-                    let error = ApiError::from(error);
+                    // Past the lease it is not this owner who will learn what became of it.
+                    let error = if self.serves() { ApiError::from(error) } else { ApiError::lease_lost() };
                     for step in &mut batch.steps {
                         refuse(step, &error);
                     }
-                    self.unanswered = Some(batch);
-                    self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+                    self.went_unanswered(batch);
                     return;
                 }
                 Err(error) => {
@@ -151,6 +151,31 @@ impl Actor {
         self.refuse_all(steps, ApiError::store_unavailable().into()).await;
     }
 
+    /// Answers joins of connections that an earlier commit, long unanswered, let in.
+    async fn welcome_members(&mut self, steps: Vec<Step>) -> Vec<Step> {
+        let mut others = Vec::with_capacity(steps.len());
+        for mut step in steps {
+            match &mut step.source {
+                Source::Join(request, reply) if self.is_member(request.client.sid()) => {
+                    let answer = self.join_again(request).await;
+                    _ = reply.take().map(|reply| reply.send(answer));
+                }
+                _ => others.push(step),
+            }
+        }
+        others
+    }
+
+    fn is_member(&self, sid: Sid) -> bool {
+        matches!(&self.state, State::Owned(room) if room.links().of_connection(sid).is_some())
+    }
+
+    fn went_unanswered(&mut self, batch: Batch) {
+        self.unanswered = Some(batch);
+        self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+        self.unheard_since.get_or_insert_with(|| self.node.store_heard_at_ms());
+    }
+
     fn struck(&mut self, batch: &Batch) {
         if batch.steps.iter().any(|step| matches!(step.source, Source::Inbox(_))) {
             self.strikes += 1;
@@ -163,7 +188,7 @@ impl Actor {
         self.serving()?;
         let Some(batch) = self.unanswered.take() else { return Ok(()) };
         let now = self.redis_now();
-        let due = due_of(&batch.cell, now.0, self.app.people_horizon());
+        let due = due_of(&batch.cell, now.0, &self.app);
         let store = self.node.store.clone();
         let State::Owned(room) = &mut self.state else { return Err(Refusal::Gone) };
         match room.commit(&store, &batch, due).await {
@@ -172,8 +197,7 @@ impl Actor {
                 self.committed(batch).await;
             }
             Err(CommitError::Unknown(error)) => {
-                self.unanswered = Some(batch);
-                self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+                self.went_unanswered(batch);
                 return Err(ApiError::from(error).into());
             }
             // It had not been executed, and cannot be any more as it is. Its callers know that they do not know.
@@ -243,6 +267,9 @@ impl Actor {
             Refusal::Gone => None,
         };
         for mut step in steps {
+            if let Source::Return(client) = &step.source {
+                self.tell_one_to_move(client, "lease_lost", "", MOVE_SPREAD);
+            }
             match &error {
                 Some(error) => refuse(&mut step, error),
                 // Dropping the reply says that the actor is gone.
@@ -269,11 +296,12 @@ fn refuse(step: &mut Step, error: &ApiError) {
     }
 }
 
-/// When somebody must look at the room who does not own it: at its next deadline, or when its people have not
-/// been seen for `horizon`.
-pub(super) fn due_of(cell: &room_cell::Cell, now_ms: u64, horizon: Duration) -> Option<RedisMillis> {
-    let horizon = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
-    let people = (!cell.users.is_empty()).then(|| now_ms.saturating_add(horizon));
+/// When somebody must look at the room who does not own it: at its next deadline, when its people have not been
+/// seen for a while, or when it closes because it is idle.
+pub(super) fn due_of(cell: &room_cell::Cell, now_ms: u64, app: &App) -> Option<RedisMillis> {
+    let after = |wait: Duration| now_ms.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let people = (!cell.users.is_empty()).then(|| after(app.people_horizon()));
+    let idle = cell.closes_when_idle().then(|| after(app.idle));
     let deadline = cell.next_deadline().map(|deadline| deadline.0);
-    people.into_iter().chain(deadline).min().map(RedisMillis::new)
+    people.into_iter().chain(idle).chain(deadline).min().map(RedisMillis::new)
 }

@@ -242,17 +242,17 @@ impl Actor {
             };
             format!(r#","redirectInstance":{}{url}"#, json_string(&redirect.instance))
         });
-        let mut told = 0;
-        for client in links.clients() {
-            let pause = random_pause(spread).as_millis();
-            let event = format!(r#"{},"reason":"{reason}"{to},"afterMs":{pause}}}"#, self.names.event_head);
-            if let Ok(event) = RawValue::from_string(event) {
-                deliver(&self.node.metrics, client, Owner::RoomMoved, &event);
-                client.forget(&self.names.key);
-                told += 1;
-            }
-        }
-        told
+        links.clients().filter(|client| self.tell_one_to_move(client, reason, &to, spread)).count()
+    }
+
+    /// Tells a client to move, after a pause up to `spread`; `to` says where, as members of the event.
+    pub(super) fn tell_one_to_move(&self, client: &Client, reason: &str, to: &str, spread: Duration) -> bool {
+        let pause = random_pause(spread).as_millis();
+        let event = format!(r#"{},"reason":"{reason}"{to},"afterMs":{pause}}}"#, self.names.event_head);
+        let Ok(event) = RawValue::from_string(event) else { return false };
+        deliver(&self.node.metrics, client, Owner::RoomMoved, &event);
+        client.forget(&self.names.key);
+        true
     }
 }
 

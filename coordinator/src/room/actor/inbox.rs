@@ -112,7 +112,7 @@ impl Actor {
         if !room.cell().users.is_empty() {
             return;
         }
-        if room.cell().auto_close && matches!(room.cell().status, room_cell::Status::Active) {
+        if room.cell().closes_when_idle() {
             self.execute_own([Command::Due(Timer::Idle)]).await;
         }
         if self.unanswered.is_none() {

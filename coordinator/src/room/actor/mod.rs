@@ -33,6 +33,7 @@ use crate::clock::Moment;
 use crate::config::App;
 use crate::error::ApiError;
 use crate::node::Node;
+use crate::socket::Client;
 
 /// A change that arrives before the one that it follows waits so long for it.
 const GAP_PATIENCE: Duration = Duration::from_millis(50);
@@ -75,6 +76,10 @@ struct Actor {
     repin_due: Option<Instant>,
     /// The cell's next deadline, and the version that it was looked up at.
     deadline: (u64, Option<Millis>),
+    /// Outages of Redis that deadlines were lengthened by.
+    outages_ms: u64,
+    /// A commit went unanswered; Redis was last heard of then.
+    unheard_since: Option<u64>,
     peers_counted: i64,
 }
 
@@ -108,6 +113,8 @@ pub(super) fn spawn(
             idle_due: None,
             repin_due: None,
             deadline: (0, None),
+            outages_ms: 0,
+            unheard_since: None,
             peers_counted: 0,
         };
         let mut work = work;
@@ -189,18 +196,22 @@ impl Actor {
                 let redis_now = self.node.redis_clock.now_ms();
                 let deadline =
                     self.deadline.1.map(|at| now + Duration::from_millis(at.0.saturating_sub(redis_now)));
-                // What waits for an unanswered commit waits for its next try.
+                // What waits for a commit that failed waits for its next try.
                 let deadline = deadline.map(|due| self.settle_due.map_or(due, |settle| due.max(settle)));
+                let may_act = self.may_act();
+                let (deadline, away) = (deadline.filter(|_| may_act), self.away_due.filter(|_| may_act));
+                let made_up = self.may_make_up().then_some(now);
                 let returning = (!self.returning.is_empty()).then_some(now);
                 let due = [
                     window,
                     Some(lease),
                     deadline,
+                    made_up,
                     returning,
                     self.gap_due,
                     self.settle_due,
                     self.inbox_due,
-                    self.away_due,
+                    away,
                     self.idle_due,
                 ];
                 due.into_iter().flatten().min()
@@ -241,10 +252,13 @@ impl Actor {
             self.inbox_due = None;
             self.empty_inbox().await;
         }
-        if is_due(self.away_due) {
+        self.make_up().await;
+        if is_due(self.away_due) && self.may_act() {
             self.end_overdue().await;
         }
-        self.timers().await;
+        if self.may_act() {
+            self.timers().await;
+        }
         if is_due(self.idle_due) {
             self.idle_due = None;
             self.idle().await;
@@ -319,7 +333,13 @@ impl Actor {
         Millis(self.node.redis_clock.now_ms())
     }
 
-    fn report_present(&self, to: &mpsc::Sender<Present>) {
+    fn report_present(&mut self, to: &mpsc::Sender<Present>) {
+        let State::Owned(room) = &self.state else { return };
+        // A connection whose end was lost in a full mailbox must not make somebody immortal.
+        let ended: Vec<_> = room.links().clients().filter(|it| !it.is_connected()).map(Client::sid).collect();
+        for sid in ended {
+            self.disconnected(sid);
+        }
         let State::Owned(room) = &self.state else { return };
         let users: Vec<Arc<str>> = room.links().connected_users().into_iter().map(Arc::clone).collect();
         if users.is_empty() {

@@ -121,7 +121,6 @@ impl Actor {
         self.unanswered = None;
         self.settle_due = None;
         let now = self.redis_now();
-        let horizon = self.app.people_horizon();
         let State::Owned(room) = &mut self.state else { return };
         let before = room.projection().clone();
         if let Some(standing) = found
@@ -137,7 +136,7 @@ impl Actor {
             merged.sv = left.sv;
             room.adopt(merged);
         }
-        let due = due_of(room.cell(), now.0, horizon);
+        let due = due_of(room.cell(), now.0, &self.app);
         match room.restore(&self.node.store, found, due).await {
             Ok(true) => {
                 let after = room.projection().clone();

@@ -160,6 +160,7 @@ pub(crate) fn refusal_of(updated: Updated) -> Result<(SettingsVersion, String), 
             format!("{guests} users have a state in this room already"),
         ),
         Updated::Banned => ApiError::new(ErrorCode::Banned, "the user is banned from the room"),
+        Updated::Demoted => ApiError::new(ErrorCode::Forbidden, "only a host may do this"),
         Updated::NotPresent => ApiError::new(ErrorCode::NotInRoom, "join the room first"),
     })
 }

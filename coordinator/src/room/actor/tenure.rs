@@ -19,7 +19,7 @@ use crate::room::snapshot::cell_of;
 use crate::room::work::{Refusal, Work};
 
 /// Pauses of clients who are told to move are spread over this.
-const MOVE_SPREAD: Duration = Duration::from_millis(500);
+pub(super) const MOVE_SPREAD: Duration = Duration::from_millis(500);
 /// Nobody waits for longer until they are admitted again.
 const ADMISSION_BOUND: Duration = Duration::from_secs(60);
 
@@ -97,6 +97,7 @@ impl Actor {
             room.links_mut().meet(&cell, until, GoneReason::InstanceLost);
             self.away_due = (!cell.peers.is_empty()).then_some(until);
         }
+        self.outages_ms = self.node.outages_ms();
         self.hold(room);
         self.open_media(token).await;
         if !whole {
@@ -195,7 +196,7 @@ impl Actor {
             settings: &newborn.settings,
             changes,
             commands: &commands,
-            due: due_of(&newborn.batch.cell, now.0, self.app.people_horizon()),
+            due: due_of(&newborn.batch.cell, now.0, &self.app),
         });
         let with = Pin {
             me: &store.me,
@@ -244,13 +245,53 @@ impl Actor {
     /// Nobody could act for so long: deadlines move by it, and whoever is away is waited for anew.
     pub(super) async fn shift(&mut self, by_ms: u64) {
         let State::Owned(room) = &self.state else { return };
-        if by_ms > 0 && room.cell().next_deadline().is_some() {
-            self.execute_own([Command::Shift { by_ms }]).await;
+        if by_ms == 0 || room.cell().next_deadline().is_none() {
+            return;
         }
+        // Late or not, it is right: without it what fell due would act at once.
+        if let Ok(order) = (Command::Shift { by_ms }).validate(By::Owner, &Limits::default()) {
+            self.execute(vec![Step::new(order, Source::Own)]).await;
+        }
+    }
+
+    /// Whether what falls due may act: not while Redis is silent, nor before deadlines were lengthened after that.
+    pub(super) fn may_act(&self) -> bool {
+        self.unheard_since.is_none() && self.is_in_touch()
+    }
+
+    /// Whether Redis answers, and every outage that the heartbeat saw is made up for.
+    fn is_in_touch(&self) -> bool {
+        *self.node.store_up.borrow() && self.node.outages_ms() == self.outages_ms
+    }
+
+    /// Whether Redis answers again after a silence that the heartbeat did not see.
+    pub(super) fn may_make_up(&self) -> bool {
+        self.unheard_since.is_some() && self.unanswered.is_none() && self.is_in_touch()
+    }
+
+    /// Lengthens what fell due in a silence of Redis that was too short for the heartbeat.
+    pub(super) async fn make_up(&mut self) {
+        if !self.may_make_up() {
+            return;
+        }
+        let silence = self.silence_ms();
+        self.lengthen(silence).await;
+    }
+
+    fn silence_ms(&mut self) -> u64 {
+        let since = self.unheard_since.take();
+        since.map_or(0, |since| Moment::now().parts().0.saturating_sub(since))
     }
 
     /// Redis answers again after an outage.
     pub(super) async fn after_outage(&mut self) {
+        let outages = self.node.outages_ms();
+        let gap = outages.saturating_sub(std::mem::replace(&mut self.outages_ms, outages));
+        let silence = self.silence_ms();
+        self.lengthen(gap.max(silence)).await;
+    }
+
+    async fn lengthen(&mut self, gap: u64) {
         let State::Owned(room) = &mut self.state else { return };
         let cell = room.cell().clone();
         let until = crate::clock::instant() + self.grace_again(&cell);
@@ -260,7 +301,6 @@ impl Actor {
         if self.away_due.is_some() {
             self.away_due = Some(until);
         }
-        let gap = self.node.outage_ms();
         self.shift(gap).await;
     }
 
