@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -26,10 +26,15 @@ pub(crate) struct Seen {
     pub(crate) events: Cell<u64>,
     /// The highest settings version.
     pub(crate) version: Cell<u64>,
+    /// The highest cell version that an event told.
+    pub(crate) cell: Cell<u64>,
+    /// Changes of seats.
+    pub(crate) seats: Cell<u64>,
     /// The highest number of peers.
     pub(crate) peers: Cell<u64>,
     /// When the last event came.
     pub(crate) last: Cell<Option<Instant>>,
+    told: Notify,
 }
 
 struct Request {
@@ -44,6 +49,19 @@ pub(crate) struct Ack {
     /// From the request's being handed over until its answer was read.
     pub(crate) took: Duration,
     text: String,
+}
+
+impl Ack {
+    /// The cell's version after a command.
+    pub(crate) fn cell(&self) -> Option<u64> {
+        number_after(&self.text, r#""version":{"cell":"#)
+    }
+
+    /// The mic session that was begun.
+    pub(crate) fn mic_session(&self) -> &str {
+        let session = self.text.split_once(r#""micSession":""#).and_then(|(_, rest)| rest.split_once('"'));
+        session.unwrap_or_else(|| panic!("no mic session: {}", self.text)).0
+    }
 }
 
 /// One connection; closed when dropped.
@@ -143,10 +161,26 @@ async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, 
 }
 
 impl Seen {
+    /// Waits until an event has told this version of the cell.
+    pub(crate) async fn reaches(&self, cell: u64) {
+        while self.cell.get() < cell {
+            self.told.notified().await;
+        }
+    }
+
     fn note(&self, event: &str) {
         self.events.set(self.events.get() + 1);
         self.last.set(Some(Instant::now()));
         self.raise_from(event);
+        if event.starts_with(r#"["mic:update""#) {
+            self.seats.set(self.seats.get() + 1);
+        }
+        let cell =
+            number_after(event, r#""of":"cell","from":"#).and_then(|_| number_after(event, r#""to":"#));
+        if let Some(cell) = cell {
+            self.cell.set(self.cell.get().max(cell));
+        }
+        self.told.notify_one();
     }
 
     fn raise_from(&self, text: &str) {

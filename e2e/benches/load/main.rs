@@ -14,6 +14,7 @@
 
 mod client;
 mod crowd;
+mod figures;
 mod meter;
 mod report;
 mod server;
@@ -53,7 +54,7 @@ async fn all() {
     let mut runs: Vec<Run> = Vec::new();
     for round in 0..rounds {
         for workload in &workloads {
-            for &kind in kinds {
+            for &kind in kinds.iter().filter(|kind| workload.is_known_to(**kind)) {
                 let figures = workload.run(kind).await;
                 let run = Run { round, kind, workload: *workload, figures };
                 report::progress(&run);

@@ -10,7 +10,7 @@ use crate::server::Server;
 /// Everything that only grows.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
-    /// Of the server.
+    /// Of the server, of all its instances.
     pub(crate) server: Duration,
     /// Of Redis.
     pub(crate) redis: Duration,
@@ -25,9 +25,9 @@ pub(crate) struct Reading {
 impl Reading {
     /// Reads everything.
     pub(crate) async fn take(server: &Server) -> Self {
-        let info = server.redis.command(&["INFO", "everything"]).await.text();
+        let info = server.redis().command(&["INFO", "everything"]).await.text();
         Self {
-            server: of_process(server.process().pid()),
+            server: server.processes().map(|process| of_process(process.pid())).sum(),
             redis: redis_cpu(&info),
             own: of_process(i32::try_from(std::process::id()).unwrap_or_default()),
             machine: of_machine(),
@@ -41,6 +41,54 @@ impl Reading {
             .iter()
             .filter_map(|name| commands.get(*name))
             .sum()
+    }
+}
+
+/// What instances say of their commits; nothing where a server has none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Commits {
+    /// Commands of rooms that were decided.
+    pub(crate) commands: f64,
+    /// Commits that Redis acknowledged.
+    pub(crate) commits: f64,
+    /// Commands in commits that were sent.
+    pub(crate) sent: f64,
+    /// Commits that were sent, by an upper bound of the commands in them, those below included; `+Inf` is all.
+    pub(crate) sizes: BTreeMap<String, f64>,
+}
+
+impl Commits {
+    /// What they say so far.
+    pub(crate) async fn read(server: &Server) -> Self {
+        let mut read = Self::default();
+        for instance in server.instances() {
+            let metrics = instance.metrics().await;
+            read.commands += metrics.sum("dais_commands_total", &[]);
+            read.commits += metrics.sum("dais_commits_total", &[]);
+            read.sent += metrics.sum("dais_commit_commands_sum", &[]);
+            let buckets = metrics.samples.iter().filter(|it| it.name == "dais_commit_commands_bucket");
+            for bucket in buckets {
+                let bound = bucket.labels.get("le").cloned().unwrap_or_default();
+                *read.sizes.entry(bound).or_default() += bucket.value;
+            }
+        }
+        read
+    }
+
+    /// What came to it since `before`.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        self.commands -= before.commands;
+        self.commits -= before.commits;
+        self.sent -= before.sent;
+        for (bound, count) in &mut self.sizes {
+            *count -= before.sizes.get(bound).copied().unwrap_or_default();
+        }
+        self
+    }
+
+    /// Commands in one commit, in the mean; no number where there was no commit.
+    pub(crate) fn batch(&self) -> f64 {
+        self.sent / self.sizes.get("+Inf").copied().unwrap_or_default()
     }
 }
 

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::figures::Figures;
 use crate::server::Kind;
-use crate::workload::{Figures, Workload};
+use crate::workload::Workload;
 
 /// One measurement.
 #[derive(Debug)]
@@ -21,12 +22,14 @@ pub(crate) struct Run {
 /// A column: its name, its digits after the point, its figure.
 type Column = (&'static str, usize, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 13] = [
     ("CPU us/op", 1, |it| it.each_us(it.server)),
     ("Redis us/op", 1, |it| it.each_us(it.redis)),
     ("scripts/op", 2, |it| it.each(it.scripts)),
     ("commands/op", 1, |it| it.each(it.commands.values().sum())),
     ("events/op", 1, |it| it.each(it.events)),
+    ("commits/op", 2, |it| it.commits.commits / as_f64(it.operations)),
+    ("batch", 1, |it| it.commits.batch()),
     ("op/s", 0, Figures::rate),
     ("p50 ms", 2, |it| it.ack_ms(500)),
     ("p99 ms", 2, |it| it.ack_ms(990)),
@@ -34,6 +37,9 @@ const COLUMNS: [Column; 11] = [
     ("RSS KiB/op", 1, Figures::growth_kib),
     ("others %", 0, Figures::others_percent),
 ];
+
+/// The columns of which ratios are told.
+const COMPARED: [&str; 6] = ["CPU us/op", "Redis us/op", "op/s", "p50 ms", "p99 ms", "RSS KiB/op"];
 
 impl Figures {
     fn each(&self, count: u64) -> f64 {
@@ -76,7 +82,7 @@ const fn as_f64(count: u64) -> f64 {
 pub(crate) fn progress(run: &Run) {
     let Run { round, kind, workload, figures } = run;
     eprintln!(
-        "round {}: {:9} {:5} {:8.1} us CPU/op",
+        "round {}: {:11} {:5} {:8.1} us CPU/op",
         round + 1,
         workload.name(),
         kind.name(),
@@ -88,7 +94,7 @@ pub(crate) fn progress(run: &Run) {
 #[expect(clippy::print_stdout, reason = "the table is what the bench is run for")]
 pub(crate) fn table(workloads: &[Workload], runs: &[Run]) {
     let heads: Vec<_> = COLUMNS.iter().map(|(name, _, _)| format!("{name:>11}")).collect();
-    println!("{:9} {:5} {}", "workload", "", heads.join(" "));
+    println!("{:11} {:5} {}", "workload", "", heads.join(" "));
     for workload in workloads {
         for kind in [Kind::Dais, Kind::Peer] {
             let own: Vec<_> =
@@ -98,20 +104,22 @@ pub(crate) fn table(workloads: &[Workload], runs: &[Run]) {
             }
             let cells = COLUMNS.map(|(_, digits, figure)| {
                 let [_, median, _] = spread(own.iter().map(|run| figure(&run.figures)).collect());
-                format!("{median:11.digits$}")
+                if median.is_nan() { format!("{:>11}", "-") } else { format!("{median:11.digits$}") }
             });
-            println!("{:9} {:5} {}", workload.name(), kind.name(), cells.join(" "));
+            println!("{:11} {:5} {}", workload.name(), kind.name(), cells.join(" "));
         }
     }
     if runs.iter().any(|run| run.kind == Kind::Peer) {
         println!("\nratio dais / peer, by pairs: median (lowest-highest)");
-        for workload in workloads {
-            let cells = [0, 1, 5, 6, 7, 9].map(|at| {
-                let (name, _, figure) = COLUMNS[at];
-                let [lowest, median, highest] = spread(ratios(runs, *workload, figure));
-                format!("{name} {median:.2} ({lowest:.2}-{highest:.2})")
-            });
-            println!("{:9} {}", workload.name(), cells.join("   "));
+        for workload in workloads.iter().filter(|workload| workload.is_known_to(Kind::Peer)) {
+            let compared = COLUMNS.iter().filter(|(name, _, _)| COMPARED.contains(name));
+            let cells: Vec<_> = compared
+                .map(|(name, _, figure)| {
+                    let [lowest, median, highest] = spread(ratios(runs, *workload, *figure));
+                    format!("{name} {median:.2} ({lowest:.2}-{highest:.2})")
+                })
+                .collect();
+            println!("{:11} {}", workload.name(), cells.join("   "));
         }
     }
 }
@@ -163,6 +171,10 @@ fn as_json(run: &Run) -> Value {
         "figures": columns,
         "residentBytes": {
             "begin": figures.resident.begin, "end": figures.resident.end, "rested": figures.resident.rested,
+        },
+        "commits": {
+            "commands": figures.commits.commands, "commits": figures.commits.commits,
+            "sent": figures.commits.sent, "sizes": figures.commits.sizes,
         },
         "redisCommands": figures.commands,
     })

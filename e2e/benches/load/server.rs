@@ -1,5 +1,6 @@
 //! One server under load, and its Redis.
 
+use e2e::cluster::Cluster;
 use e2e::coordinator::{Coordinator, CoordinatorOptions};
 use e2e::process::Process;
 use e2e::servers::{Flavor, RedisServer};
@@ -29,19 +30,29 @@ impl Kind {
     }
 }
 
-#[derive(Debug)]
-enum Program {
-    Dais(Coordinator),
-    Peer(Process),
+/// What a workload needs of a server beside the usual; the peer is as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// Instances on the same Redis.
+    pub(crate) instances: usize,
+    /// Seats of a room.
+    pub(crate) seats: u32,
+    /// How long a room without people stays loaded.
+    pub(crate) idle: Duration,
 }
 
-/// A running server.
+impl Default for Needs {
+    fn default() -> Self {
+        Self { instances: 1, seats: 8, idle: Duration::from_secs(30) }
+    }
+}
+
+/// A running server with its Redis.
 #[derive(Debug)]
-pub(crate) struct Server {
-    program: Program,
-    address: String,
-    // After the server, which would complain.
-    pub(crate) redis: RedisServer,
+pub(crate) enum Server {
+    Dais(Cluster),
+    // Redis ends after the process, which would complain.
+    Peer { process: Process, address: String, redis: RedisServer },
 }
 
 /// Where the peer is, if there is one.
@@ -51,41 +62,71 @@ pub(crate) fn peer_folder() -> Option<PathBuf> {
 
 impl Server {
     /// Starts it on an empty Redis that syncs its file every second, with heartbeats of 5 s and no limits in the way.
-    pub(crate) async fn start(kind: Kind) -> Self {
+    pub(crate) async fn start(kind: Kind, needs: Needs) -> Self {
         let redis = RedisServer::start(Flavor::Redis).await;
         match kind {
             Kind::Dais => {
-                let coordinator = options(&redis).start().await;
-                let address = coordinator.url().trim_start_matches("http://").to_owned();
-                Self { program: Program::Dais(coordinator), address, redis }
+                let change = |options| configure(options, needs);
+                Self::Dais(Cluster::start_on(redis, needs.instances, change).await)
             }
             Kind::Peer => {
                 let (process, address) = start_peer(&redis).await;
-                Self { program: Program::Peer(process), address, redis }
+                Self::Peer { process, address, redis }
             }
         }
     }
 
-    /// `host:port`
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    /// `host:port` of its first instance.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Dais(cluster) => address_of(&cluster[0]),
+            Self::Peer { address, .. } => address.clone(),
+        }
     }
 
-    /// Its process.
-    pub(crate) const fn process(&self) -> &Process {
-        match &self.program {
-            Program::Dais(coordinator) => coordinator.process(),
-            Program::Peer(process) => process,
+    /// `host:port` of its last instance.
+    pub(crate) fn other_address(&self) -> String {
+        self.instances().last().map_or_else(|| self.address(), address_of)
+    }
+
+    /// Its instances, where they are ours.
+    pub(crate) fn instances(&self) -> &[Coordinator] {
+        match self {
+            Self::Dais(cluster) => &cluster.coordinators,
+            Self::Peer { .. } => &[],
+        }
+    }
+
+    /// Its processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
+        let peer = match self {
+            Self::Dais(_) => None,
+            Self::Peer { process, .. } => Some(process),
+        };
+        self.instances().iter().map(Coordinator::process).chain(peer)
+    }
+
+    /// Its Redis.
+    pub(crate) const fn redis(&self) -> &RedisServer {
+        match self {
+            Self::Dais(cluster) => &cluster.redis,
+            Self::Peer { redis, .. } => redis,
         }
     }
 }
 
-fn options(redis: &RedisServer) -> CoordinatorOptions {
-    CoordinatorOptions::new("load", &redis.url())
+fn address_of(coordinator: &Coordinator) -> String {
+    coordinator.url().trim_start_matches("http://").to_owned()
+}
+
+fn configure(options: CoordinatorOptions, needs: Needs) -> CoordinatorOptions {
+    options
         .heartbeat(Duration::from_secs(5))
         .value("limits", "connections", 100_000)
         .value("limits", "events_per_second", 100_000)
         .value("limits", "joins_per_second", 1_000_000)
+        .value("app", "seats", needs.seats)
+        .idle(needs.idle)
 }
 
 async fn start_peer(redis: &RedisServer) -> (Process, String) {

@@ -1,18 +1,23 @@
 //! What is done to a server, and what it cost.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
-use crate::crowd::{change_settings, connect, delivered, join, leave, tokens};
-use crate::meter::Reading;
-use crate::server::{Kind, Server};
+use crate::crowd::{
+    change_settings, connect, cycle_mics, delivered, fill_rooms, join, leave, lock_seats, tokens,
+};
+use crate::figures::{Begun, Figures, resident};
+use crate::server::{Kind, Needs, Server};
 
-/// How long idle connections are left alone before memory is read again.
+/// How long idle connections and rooms are left alone before memory is read again.
 const SETTLE: Duration = Duration::from_secs(5);
 const WARM_ROOMS: usize = 300;
 const WARM_CHANGES: usize = 2_000;
+/// Hosts, each of a room, whose commands come to an instance that does not own it.
+const HOSTS_ELSEWHERE: usize = 20;
+/// Longer than any measurement.
+const NEVER: Duration = Duration::from_hours(24);
 
 /// One workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,50 +32,35 @@ pub(crate) enum Workload {
     JoinOne,
     /// 10,000 changes in 200 rooms of ten.
     Settings,
-}
-
-/// What a workload cost.
-#[derive(Debug, Clone)]
-pub(crate) struct Figures {
-    /// How many operations it was.
-    pub(crate) operations: u64,
-    /// From the first request to the last delivery.
-    pub(crate) wall: Duration,
-    /// Processor time of the server.
-    pub(crate) server: Duration,
-    /// Processor time of Redis.
-    pub(crate) redis: Duration,
-    /// Processor time of the load generator.
-    pub(crate) own: Duration,
-    /// Processor time of the machine that went to none of these.
-    pub(crate) others: Duration,
-    /// Script calls.
-    pub(crate) scripts: u64,
-    /// All commands that Redis ran, by name.
-    pub(crate) commands: BTreeMap<String, u64>,
-    /// Events that clients were sent.
-    pub(crate) events: u64,
-    /// How long each request waited for its answer, shortest first.
-    pub(crate) acks: Vec<Duration>,
-    /// Memory of the server.
-    pub(crate) resident: Resident,
-}
-
-/// Resident set, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Resident {
-    /// Before the first operation.
-    pub(crate) begin: u64,
-    /// After the last delivery.
-    pub(crate) end: u64,
-    /// After a while of rest, where that was measured.
-    pub(crate) rested: Option<u64>,
+    /// 9,600 commands of 64 people in one room, who take seats, confirm and leave them.
+    MicOne,
+    /// The same by 1,000 people, each in a room of their own: 12,000 commands, or 8,000 where nothing is confirmed.
+    MicRooms,
+    /// 4,000 seats locked or unlocked by 20 hosts at an instance that does not own their rooms.
+    Elsewhere,
+    /// 1,000 of these, one after the other.
+    ElsewhereAlone,
+    /// 5,000 rooms with one person in each, ten rooms to a connection.
+    HeldRoom,
+    /// 5,000 rooms that everybody has left again.
+    IdleRoom,
 }
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Idle, Self::JoinOwn, Self::JoinTen, Self::JoinOne, Self::Settings];
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Idle,
+        Self::JoinOwn,
+        Self::JoinTen,
+        Self::JoinOne,
+        Self::Settings,
+        Self::MicOne,
+        Self::MicRooms,
+        Self::Elsewhere,
+        Self::ElsewhereAlone,
+        Self::HeldRoom,
+        Self::IdleRoom,
+    ];
 
     /// As it is called in the tables.
     pub(crate) const fn name(self) -> &'static str {
@@ -80,84 +70,63 @@ impl Workload {
             Self::JoinTen => "join_ten",
             Self::JoinOne => "join_one",
             Self::Settings => "settings",
+            Self::MicOne => "mic_one",
+            Self::MicRooms => "mic_rooms",
+            Self::Elsewhere => "elsewhere",
+            Self::ElsewhereAlone => "elsewhere_1",
+            Self::HeldRoom => "held_room",
+            Self::IdleRoom => "idle_room",
+        }
+    }
+
+    /// Whether this server can do it: the peer has eight seats in a room, takes no seat command elsewhere, and keeps
+    /// no room that is empty.
+    pub(crate) const fn is_known_to(self, kind: Kind) -> bool {
+        let is_ours = matches!(self, Self::MicOne | Self::Elsewhere | Self::ElsewhereAlone | Self::IdleRoom);
+        matches!(kind, Kind::Dais) || !is_ours
+    }
+
+    fn needs(self) -> Needs {
+        match self {
+            Self::MicOne => Needs { seats: 64, ..Needs::default() },
+            Self::Elsewhere | Self::ElsewhereAlone => Needs { instances: 2, ..Needs::default() },
+            Self::HeldRoom | Self::IdleRoom => Needs { idle: NEVER, ..Needs::default() },
+            _ => Needs::default(),
         }
     }
 
     /// Measures it on a fresh server.
     pub(crate) async fn run(self, kind: Kind) -> Figures {
-        let server = Server::start(kind).await;
+        let server = Server::start(kind, self.needs()).await;
+        let confirms = kind == Kind::Dais;
         match self {
             Self::Idle => idle(&server, 3_000).await,
             Self::JoinOwn => joins(&server, 5_000, 5_000).await,
             Self::JoinTen => joins(&server, 5_000, 500).await,
             Self::JoinOne => joins(&server, 1_000, 1).await,
             Self::Settings => settings(&server, 200, 10, 10_000).await,
+            Self::MicOne => mics(&server, 64, 1, 50, confirms).await,
+            Self::MicRooms => mics(&server, 1_000, 1_000, 4, confirms).await,
+            Self::Elsewhere => elsewhere(&server, 4_000, HOSTS_ELSEWHERE).await,
+            Self::ElsewhereAlone => elsewhere(&server, 1_000, 1).await,
+            Self::HeldRoom => filled(&server, 500, 10, true).await,
+            Self::IdleRoom => filled(&server, 500, 10, false).await,
         }
     }
 }
 
 /// Lets a server compile, allocate and cache what it will.
 async fn warm(server: &Server) {
-    let clients = connect(server.address(), &tokens("warm", WARM_ROOMS * 2)).await;
+    let clients = connect(&server.address(), &tokens("warm", WARM_ROOMS * 2)).await;
     join(&clients, "warm", WARM_ROOMS).await;
     change_settings(&clients, "warm", WARM_ROOMS, WARM_CHANGES).await;
     leave(&clients, "warm", WARM_ROOMS).await;
 }
 
-/// A measurement that has begun.
-struct Begun {
-    before: Reading,
-    resident: u64,
-    at: Instant,
-}
-
-impl Begun {
-    async fn now(server: &Server) -> Self {
-        Self { resident: resident(server), before: Reading::take(server).await, at: Instant::now() }
-    }
-
-    async fn end(
-        self,
-        server: &Server,
-        end: Instant,
-        mut acks: Vec<Duration>,
-        clients: &[Client],
-    ) -> Figures {
-        let after = Reading::take(server).await;
-        let before = self.before;
-        acks.sort_unstable();
-        let since = |name: &str, count: u64| count - before.commands.get(name).copied().unwrap_or(0);
-        let commands: BTreeMap<_, _> =
-            after.commands.iter().map(|(name, count)| (name.clone(), since(name, *count))).collect();
-        let (on_server, redis, own) = (
-            after.server.saturating_sub(before.server),
-            after.redis.saturating_sub(before.redis),
-            after.own - before.own,
-        );
-        Figures {
-            operations: acks.len() as u64,
-            wall: end - self.at,
-            server: on_server,
-            redis,
-            own,
-            others: (after.machine - before.machine).saturating_sub(on_server + redis + own),
-            scripts: Reading::scripts(&commands),
-            commands: commands.into_iter().filter(|(_, count)| *count > 0).collect(),
-            events: clients.iter().map(|client| client.seen().events.get()).sum(),
-            acks,
-            resident: Resident { begin: self.resident, end: resident(server), rested: None },
-        }
-    }
-}
-
-fn resident(server: &Server) -> u64 {
-    server.process().usage().resident_bytes
-}
-
 async fn idle(server: &Server, count: usize) -> Figures {
     let tokens = tokens("idle", count);
     let begun = Begun::now(server).await;
-    let clients = connect(server.address(), &tokens).await;
+    let clients = connect(&server.address(), &tokens).await;
     let waits = clients.iter().map(Client::opened_in).collect();
     let mut figures = begun.end(server, Instant::now(), waits, &clients).await;
     sleep(SETTLE).await;
@@ -167,7 +136,7 @@ async fn idle(server: &Server, count: usize) -> Figures {
 
 async fn joins(server: &Server, count: usize, rooms: usize) -> Figures {
     warm(server).await;
-    let clients = connect(server.address(), &tokens("user", count)).await;
+    let clients = connect(&server.address(), &tokens("user", count)).await;
     let begun = Begun::now(server).await;
     let acks = join(&clients, "room", rooms).await;
     let acked = Instant::now();
@@ -181,7 +150,7 @@ async fn joins(server: &Server, count: usize, rooms: usize) -> Figures {
 
 async fn settings(server: &Server, rooms: usize, members: usize, changes: usize) -> Figures {
     warm(server).await;
-    let clients = connect(server.address(), &tokens("user", rooms * members)).await;
+    let clients = connect(&server.address(), &tokens("user", rooms * members)).await;
     join(&clients, "room", rooms).await;
     delivered("everybody sees everybody", &clients, |_, client| client.seen().peers.get() == members as u64)
         .await;
@@ -197,4 +166,63 @@ async fn settings(server: &Server, rooms: usize, members: usize, changes: usize)
     })
     .await;
     begun.end(server, last.map_or(acked, |last| last.max(acked)), acks, &clients).await
+}
+
+/// `members` people over so many rooms, each of whom takes a seat and leaves it again so many times.
+async fn mics(server: &Server, members: usize, rooms: usize, cycles: usize, confirms: bool) -> Figures {
+    warm(server).await;
+    let clients = connect(&server.address(), &tokens("user", members)).await;
+    join(&clients, "room", rooms).await;
+    delivered("everybody sees everybody", &clients, |_, client| {
+        client.seen().peers.get() == (members / rooms) as u64
+    })
+    .await;
+    cycle_mics(&clients, "room", rooms, 1, confirms).await;
+    for client in &clients {
+        client.seen().events.set(0);
+        client.seen().seats.set(0);
+    }
+    let begun = Begun::now(server).await;
+    let (acks, version) = cycle_mics(&clients, "room", rooms, cycles, confirms).await;
+    let acked = Instant::now();
+    let commands = (acks.len() / members) as u64;
+    let last = delivered("everybody sees the last change", &clients, |_, client| {
+        // In a room of one's own each command is told for itself.
+        if rooms == members {
+            client.seen().seats.get() >= commands
+        } else {
+            client.seen().cell.get() >= version
+        }
+    })
+    .await;
+    begun.end(server, last.map_or(acked, |last| last.max(acked)), acks, &clients).await
+}
+
+/// Hosts at the second instance, of rooms at the first with a member in each.
+async fn elsewhere(server: &Server, commands: usize, in_flight: usize) -> Figures {
+    warm(server).await;
+    let members = connect(&server.address(), &tokens("user", HOSTS_ELSEWHERE)).await;
+    join(&members, "room", HOSTS_ELSEWHERE).await;
+    let hosts = connect(&server.other_address(), &tokens("host", HOSTS_ELSEWHERE)).await;
+    lock_seats(&hosts, &members, "room", HOSTS_ELSEWHERE * 16, HOSTS_ELSEWHERE).await;
+    for member in &members {
+        member.seen().events.set(0);
+    }
+    let begun = Begun::now(server).await;
+    let waits = lock_seats(&hosts, &members, "room", commands, in_flight).await;
+    begun.end(server, Instant::now(), waits, &members).await
+}
+
+/// Rooms that stay loaded, with one person in each or with none. One room for each connection comes before
+/// them, so that what a connection itself comes to need is not counted.
+async fn filled(server: &Server, connections: usize, each: usize, stays: bool) -> Figures {
+    let clients = connect(&server.address(), &tokens("user", connections)).await;
+    fill_rooms(&clients, "first", 1, stays).await;
+    sleep(SETTLE).await;
+    let begun = Begun::now(server).await;
+    let waits = fill_rooms(&clients, "room", each, stays).await;
+    let mut figures = begun.end(server, Instant::now(), waits, &clients).await;
+    sleep(SETTLE).await;
+    figures.resident.rested = Some(resident(server));
+    figures
 }

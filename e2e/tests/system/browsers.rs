@@ -29,8 +29,17 @@ impl Pages {
         &self.browser
     }
 
+    /// Waits until an expression is truthy in a page, and panics with what the page knows when it takes too long.
     pub(super) async fn truth(&self, page: &str, expression: &str) -> Value {
-        self.browser.wait_for(page, expression, PATIENCE).await
+        let fields = json!({ "page": page, "expression": expression, "timeoutMs": PATIENCE.as_millis() });
+        match self.browser.ask("waitFor", fields).await {
+            Ok(mut reply) => reply["value"].take(),
+            Err(failure) => {
+                let state = self.browser.eval(page, "window.dais.state").await.unwrap_or_default();
+                let console = self.browser.console(page).await.join("\n");
+                panic!("{page}: {:?}\n{state:#}\n{console}", failure.message);
+            }
+        }
     }
 
     /// Waits until the page says that it is in the room with all these users.

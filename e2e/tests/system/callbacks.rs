@@ -5,9 +5,9 @@ use e2e::coordinator::CoordinatorOptions;
 use e2e::http::{self, Response};
 use e2e::token::APP;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stage::{Person, ROOM, Stage};
+use crate::stored::redis_now;
 
 const SECRET: &str = "a secret of the media server, long enough";
 
@@ -15,13 +15,9 @@ fn believes(options: CoordinatorOptions) -> CoordinatorOptions {
     options.text("app", "callbacks.generic.secret", SECRET)
 }
 
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock")
-}
-
 /// Unix milliseconds.
-fn now() -> u64 {
-    u64::try_from(unix_now().as_millis()).expect("a time")
+async fn now(stage: &Stage) -> u64 {
+    u64::try_from(redis_now(&stage.cluster.redis).await).expect("a time")
 }
 
 async fn post(stage: &Stage, at: usize, headers: &[(&str, &str)], body: &str) -> Response {
@@ -33,7 +29,7 @@ async fn post(stage: &Stage, at: usize, headers: &[(&str, &str)], body: &str) ->
 
 /// Reports events, signed as they should be, to an instance. Returns how many it appended, and how many were repeats.
 async fn report(stage: &Stage, at: usize, events: Value) -> (u64, u64) {
-    let (body, time) = (events.to_string(), unix_now().as_secs().to_string());
+    let (body, time) = (events.to_string(), (now(stage).await / 1_000).to_string());
     let signature = sign(SECRET, &time, &body);
     let answer = post(stage, at, &[("dais-timestamp", &time), ("dais-signature", &signature)], &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -66,21 +62,24 @@ async fn i_9_audio_and_exits_move_a_seat_and_never_presence() {
     hanna.until("ann is up", |view| view.seats[&1] == seat).await;
 
     // At the instance that does not own the room; what comes twice is done once.
-    let started = event("e1", "audio_started", "ann", now());
+    let started = event("e1", "audio_started", "ann", now(&stage).await);
     assert_eq!(report(&stage, 1, started.clone()).await, (1, 0));
     hanna.until("ann is heard", |view| view.seat(1) == "publishing").await;
     assert_eq!(hanna.view.seats[&1]["micSession"], seat["micSession"]);
     assert_eq!(report(&stage, 0, started.clone()).await, (0, 1));
-    assert_eq!(report(&stage, 1, json!([started, event("e2", "audio_stopped", "ann", now())])).await, (1, 1));
+    assert_eq!(
+        report(&stage, 1, json!([started, event("e2", "audio_stopped", "ann", now(&stage).await)])).await,
+        (1, 1)
+    );
     hanna.until("ann is silent", |view| view.seat(1) == "idle").await;
     assert_eq!(stage.freed("ann").await, ["audio_stopped"]);
 
     // Gone from the media server: the seat is free, and she is in the room.
     let again = stage.ask("ann", "mic:up", json!({ "seat": 2 })).await;
-    report(&stage, 1, of_session("s-1", event("e3", "audio_started", "ann", now()))).await;
+    report(&stage, 1, of_session("s-1", event("e3", "audio_started", "ann", now(&stage).await))).await;
     hanna.until("ann is heard again", |view| view.seat(2) == "publishing").await;
     assert_eq!(hanna.view.seats[&2]["micSession"], again["seat"]["micSession"]);
-    report(&stage, 1, of_session("s-1", event("e4", "room_exited", "ann", now()))).await;
+    report(&stage, 1, of_session("s-1", event("e4", "room_exited", "ann", now(&stage).await))).await;
     hanna.until("the seat is free", |view| view.seat(2) == "idle").await;
     assert_eq!(stage.freed("ann").await, ["audio_stopped", "room_exited"]);
     assert!(hanna.view.peers.contains_key("ann"), "{:?}", hanna.view);
@@ -89,7 +88,7 @@ async fn i_9_audio_and_exits_move_a_seat_and_never_presence() {
 
     // Audio that flows before a first seat is taken confirms it at once.
     stage.enter("bob", "guest").await;
-    report(&stage, 1, event("e5", "audio_started", "bob", now())).await;
+    report(&stage, 1, event("e5", "audio_started", "bob", now(&stage).await)).await;
     e2e::wait::until("the start is taken in", e2e::wait::SOON, || async {
         stage.happened("heard").await.last().is_some_and(|heard| heard["heard"]["flowing"] == true)
     })
@@ -103,7 +102,7 @@ async fn i_9_audio_and_exits_move_a_seat_and_never_presence() {
 async fn i_8_a_stale_exit_does_not_free_the_seat_of_who_came_back() {
     let stage = Stage::start_with(2, believes).await;
     let mut hanna = stage.enter("hanna", "host").await;
-    let before = now();
+    let before = now(&stage).await;
     let (ann, seat) = up(&stage, "ann", 1).await;
     ann.ask("mic:confirm", json!({ "micSession": seat["micSession"] })).await;
     let (_bob, _) = up(&stage, "bob", 2).await;
@@ -111,14 +110,14 @@ async fn i_8_a_stale_exit_does_not_free_the_seat_of_who_came_back() {
     let stale = json!([
         event("x1", "room_exited", "ann", before - 5_000),
         event("x0", "audio_stopped", "ann", before - 5_000),
-        of_session("s-2", event("n", "audio_started", "ann", now())),
-        of_session("s-1", event("x2", "room_exited", "ann", now())),
-        event("x3", "room_exited", "eve", now()),
-        { "id": "x4", "type": "room_finished", "room": ROOM, "at": now() },
+        of_session("s-2", event("n", "audio_started", "ann", now(&stage).await)),
+        of_session("s-1", event("x2", "room_exited", "ann", now(&stage).await)),
+        event("x3", "room_exited", "eve", now(&stage).await),
+        { "id": "x4", "type": "room_finished", "room": ROOM, "at": now(&stage).await },
     ]);
     assert_eq!(report(&stage, 1, stale).await, (6, 0));
     // In the same inbox, behind them.
-    report(&stage, 1, event("marker", "audio_started", "bob", now())).await;
+    report(&stage, 1, event("marker", "audio_started", "bob", now(&stage).await)).await;
     hanna.until("bob is heard", |view| view.seat(2) == "publishing").await;
     assert_eq!(
         (hanna.view.seat(1), &hanna.view.seats[&1]["micSession"]),
@@ -127,14 +126,17 @@ async fn i_8_a_stale_exit_does_not_free_the_seat_of_who_came_back() {
     assert_eq!(stage.freed("ann").await, Vec::<String>::new());
 
     // A later connection of hers: an exit from before it is the earlier one's.
-    let exited = now();
+    let exited = now(&stage).await;
     stage.connect("again", "ann", "guest", 0).await;
     let again = stage.join("again", json!({})).await;
     assert_eq!(again.view.seat(1), "publishing");
     report(
         &stage,
         0,
-        json!([event("x5", "room_exited", "ann", exited - 1), event("m2", "audio_stopped", "bob", now())]),
+        json!([
+            event("x5", "room_exited", "ann", exited - 1),
+            event("m2", "audio_stopped", "bob", now(&stage).await)
+        ]),
     )
     .await;
     hanna.until("bob is silent", |view| view.seat(2) == "idle").await;
@@ -150,21 +152,21 @@ async fn seats_right(clock: impl Fn(u64) -> u64) {
     let (_bob, _) = up(&stage, "bob", 8).await;
     for n in 0..20 {
         let kind = if n % 2 == 0 { "participant_joined" } else { "audio_started" };
-        report(&stage, 1, event(&format!("b{n}"), kind, "bob", clock(now()))).await;
+        report(&stage, 1, event(&format!("b{n}"), kind, "bob", clock(now(&stage).await))).await;
     }
     hanna.until("bob is heard", |view| view.seat(8) == "publishing").await;
 
     let (_ann, seat) = up(&stage, "ann", 1).await;
-    report(&stage, 1, event("a1", "audio_started", "ann", clock(now()))).await;
+    report(&stage, 1, event("a1", "audio_started", "ann", clock(now(&stage).await))).await;
     hanna.until("ann is up", |view| view.seats[&1] == seat).await;
     hanna.until("ann is heard", |view| view.seat(1) != "pending_publish").await;
     assert_eq!(hanna.view.seat(1), "publishing", "{:?}", stage.freed("ann").await);
     // A speaker who is moved is not thrown off by what was said before, nor by who else goes.
     stage.ask("hanna", "mic:move", json!({ "user": "ann", "seat": 2 })).await;
-    report(&stage, 1, event("a2", "audio_started", "ann", clock(now()))).await;
+    report(&stage, 1, event("a2", "audio_started", "ann", clock(now(&stage).await))).await;
     hanna.until("ann is heard there", |view| view.seat(2) == "publishing").await;
     assert_eq!(hanna.view.seats[&2]["micSession"], seat["micSession"]);
-    report(&stage, 1, event("a3", "audio_stopped", "ann", clock(now()))).await;
+    report(&stage, 1, event("a3", "audio_stopped", "ann", clock(now(&stage).await))).await;
     hanna.until("ann is silent", |view| view.seat(2) == "idle").await;
     assert_eq!(stage.freed("ann").await, ["audio_stopped"]);
     stage.agree(&mut [&mut hanna]).await;
@@ -190,8 +192,8 @@ async fn what_is_not_signed_is_not_believed() {
     let stage = Stage::start_with(1, believes).await;
     let mut hanna = stage.enter("hanna", "host").await;
     let (_ann, _) = up(&stage, "ann", 1).await;
-    let body = event("e1", "audio_started", "ann", now()).to_string();
-    let time = unix_now().as_secs();
+    let body = event("e1", "audio_started", "ann", now(&stage).await).to_string();
+    let time = now(&stage).await / 1_000;
     let (at, old, ahead) = (time.to_string(), (time - 301).to_string(), (time + 400).to_string());
     let right = sign(SECRET, &at, &body);
     let altered = body.replace("ann", "hanna");
@@ -228,7 +230,7 @@ async fn what_is_not_signed_is_not_believed() {
     let url = format!("{}/rtc/generic/nobody", stage.cluster[0].url());
     assert_eq!(http::request("POST", &url, &[], &body).await.expect("an answer").status, 404);
     // What is not known is counted, and no reason to come again.
-    let mut elsewhere = event("e2", "audio_started", "ann", now());
+    let mut elsewhere = event("e2", "audio_started", "ann", now(&stage).await);
     elsewhere["room"] = json!("nowhere");
     assert_eq!(report(&stage, 0, json!([elsewhere, { "id": "e3", "type": "weather" }])).await, (0, 0));
     assert_eq!(hanna.view.seat(1), "idle");

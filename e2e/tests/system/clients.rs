@@ -1,6 +1,7 @@
 //! What a client knows of a room: the snapshot that it was let in with, and every event since.
 
 use e2e::driver::{Driver, Event};
+use e2e::wait;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -95,4 +96,17 @@ pub(crate) fn assert_refused_for_now(ack: &Value, codes: &[&str]) {
     assert!(codes.contains(&code(ack)), "one of {codes:?} was expected: {ack}");
     assert_eq!(ack["error"]["retryable"], true, "{ack}");
     assert!(ack["error"]["retryAfterMs"].is_u64(), "{ack}");
+}
+
+/// Asks again and again as long as it is refused for now, and returns the good answer.
+pub(crate) async fn insist(driver: &Driver, conn: &str, name: &str, body: &Value) -> Value {
+    wait::eventually(wait::SOON, || async {
+        let ack = driver.emit(conn, name, body.clone()).await.expect("an answer");
+        if ack["ok"] == true {
+            return Ok(ack);
+        }
+        assert_refused_for_now(&ack, &["STORE_UNAVAILABLE", "LEASE_LOST", "TIMEOUT"]);
+        Err(ack)
+    })
+    .await
 }

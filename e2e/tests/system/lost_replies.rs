@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-use crate::clients::assert_refused_for_now;
+use crate::clients::{assert_refused_for_now, insist};
 use crate::lane::Past;
 use crate::stored::{Stored, of_room};
 
@@ -71,15 +71,7 @@ impl Stage {
 
     /// Asks again and again, as long as it is refused for now.
     async fn repeat(&self, conn: &str, name: &str, body: &Value) -> Value {
-        wait::eventually(SOON, || async {
-            let ack = self.driver.emit(conn, name, body.clone()).await.expect("an answer");
-            if ack["ok"] == true {
-                return Ok(ack);
-            }
-            assert_refused_for_now(&ack, &FOR_NOW);
-            Err(ack)
-        })
-        .await
+        insist(&self.driver, conn, name, body).await
     }
 
     async fn past(&self) -> Past {

@@ -374,8 +374,12 @@ async fn nothing_is_accepted(stage: &Stage) {
             stage.refused(conn, event, body.clone(), "ROOM_CLOSED").await;
         }
     }
-    for conn in ["ann", "host here"] {
-        stage.refused(conn, "room:join", json!({}), "ROOM_CLOSED").await;
+    // Wherever the room was taken up for those.
+    for (user, role) in [("ann", "guest"), ("host", "host")] {
+        let (token, url) = (Token::new(user, role).sign(), stage.cluster[0].url());
+        let late =
+            stage.driver.join_with(&format!("{user} late"), &url, &token, ROOM, json!({ "role": role }));
+        assert_eq!(late.await.expect_err("a closed room").code(), "ROOM_CLOSED");
     }
     // Members are none any more, whatever they ask.
     for (event, body) in [

@@ -75,7 +75,7 @@ impl Stage {
     pub(crate) async fn watch(&self, user: &str, at: usize) -> Person<'_> {
         self.connect(user, user, "host", at).await;
         let ack = self.ask(user, "room:watch", json!({ "rooms": [ROOM] })).await;
-        Person::new(self, user, &ack["rooms"][0], 0)
+        Person { is_card: true, ..Person::new(self, user, &ack["rooms"][0], 0) }
     }
 
     /// Watches the room as a monitor, from an instance.
@@ -163,12 +163,13 @@ pub(crate) struct Person<'a> {
     pub(crate) stage: &'a Stage,
     pub(crate) conn: String,
     pub(crate) view: View,
+    is_card: bool,
     next: u64,
 }
 
 impl<'a> Person<'a> {
     fn new(stage: &'a Stage, conn: &str, snapshot: &Value, next: u64) -> Self {
-        Self { stage, conn: conn.to_owned(), view: View::of(snapshot), next }
+        Self { stage, conn: conn.to_owned(), view: View::of(snapshot), is_card: false, next }
     }
 
     pub(crate) async fn ask(&self, event: &str, body: Value) -> Value {
@@ -182,7 +183,11 @@ impl<'a> Person<'a> {
     /// Takes in what comes until the room looks like this.
     pub(crate) async fn until(&mut self, what: &str, fits: impl Fn(&View) -> bool) {
         while !fits(&self.view) {
-            let told = self.stage.driver.wait_event(&self.conn, self.next, SOON, is_of_cell);
+            // Who is in the room and watches it as well is told twice, each time from where that stands.
+            let is_card = self.is_card;
+            let is_told =
+                |event: &Event| event.body["of"] == "cell" && (event.name == "card:update") == is_card;
+            let told = self.stage.driver.wait_event(&self.conn, self.next, SOON, is_told);
             let Ok(event) = tokio::time::timeout(2 * SOON, told).await else {
                 panic!("{}: {what}: {:#?}", self.conn, self.view);
             };
@@ -196,10 +201,6 @@ impl<'a> Person<'a> {
         let is_it = |event: &Event| event.name == name && fits(&event.body);
         self.stage.driver.wait_event(&self.conn, 0, SOON, is_it).await.body
     }
-}
-
-fn is_of_cell(event: &Event) -> bool {
-    event.body["of"] == "cell"
 }
 
 /// What is known of a room's cell: the snapshot that somebody got, and every event since.

@@ -158,7 +158,7 @@ impl Call {
     }
 
     /// Its body may have these media types.
-    pub(super) fn as_types(mut self, types: &'static [&'static str]) -> Self {
+    pub(super) fn in_types(mut self, types: &'static [&'static str]) -> Self {
         self.body_types = types;
         self
     }

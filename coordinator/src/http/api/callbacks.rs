@@ -17,7 +17,7 @@ use utoipa::openapi::path::HttpMethod;
 use utoipa::openapi::{OneOfBuilder, RefOr, Required, Schema};
 
 use super::call::{Call, header};
-use super::input::{from_value, whole};
+use super::input::{decode, from_value, whole};
 use super::{shapes, signature};
 use crate::clock::unix_seconds;
 use crate::config::{App, Role, Secret};
@@ -112,9 +112,7 @@ fn fact(kind: &str) -> Option<MediaFact> {
 
 /// Reads a proved body: the known events in their order, and how many are of no known kind.
 fn parse(app: &App, body: &[u8]) -> Result<(Vec<Known>, usize), ApiError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
-    let (events, is_list) = match value {
+    let (events, is_list) = match decode(body)? {
         Value::Array(events) => (events, true),
         one => (vec![one], false),
     };

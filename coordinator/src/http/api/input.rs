@@ -66,12 +66,36 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
+    let value = decode(bytes)?;
     if !value.is_object() {
         return Err(ApiError::bad_request(format!("the body must be an object, not {}", kind(&value))));
     }
     from_value(value, "")
+}
+
+/// Reads JSON. A number without a fraction is a whole one, however it is written: `18.0` is 18.
+pub(super) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
+    let mut value =
+        serde_json::from_slice(bytes).map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
+    make_whole(&mut value);
+    Ok(value)
+}
+
+fn make_whole(value: &mut Value) {
+    /// Beyond it a double has no fractions, nor all whole numbers.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(found) = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() <= EXACT) {
+                #[expect(clippy::cast_possible_truncation, reason = "whole, and within the exact range")]
+                let whole = found as i64;
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
+    }
 }
 
 /// Reads a value; `place` says where it stands in the body.
@@ -236,6 +260,13 @@ mod tests {
         ] {
             assert_eq!(is_json(&headers("content-type", &[kind])), right, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_number_without_a_fraction_is_whole() {
+        let read = decode(br#"{"a": [18.0, 1.8e1, -0.0, 0.5, 18], "b": {"c": 1e300}}"#);
+        let right = json!({ "a": [18, 18, 0, 0.5, 18], "b": { "c": 1e300 } });
+        assert_eq!(read.unwrap(), right);
     }
 
     #[derive(Debug, Deserialize)]

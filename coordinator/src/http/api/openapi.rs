@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
-use utoipa::openapi::path::{OperationBuilder, PathItem, Paths};
+use utoipa::openapi::path::{OperationBuilder, ParameterIn, PathItem, Paths};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::ComponentsBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -142,19 +142,22 @@ pub fn markdown() -> String {
             describe(call, &mut out);
         }
     }
+    out.truncate(out.trim_end().len() + 1);
     out
 }
 
 fn describe(call: &Call, out: &mut String) {
     let method = call.method_name();
-    _ = writeln!(out, "### `{method} {}`\n\n{} {}", call.path, call.does, call.notes);
-    for parameter in
-        call.parameters.iter().filter(|it| it.parameter_in != utoipa::openapi::path::ParameterIn::Path)
-    {
-        let says = parameter.description.as_deref().unwrap_or_default();
-        _ = write!(out, "\n- `{}`: {says}", parameter.name);
+    let says = format!("{} {}", call.does, call.notes);
+    _ = write!(out, "### `{method} {}`\n\n{}\n", call.path, says.trim_end());
+    let beside_path = call.parameters.iter().filter(|it| it.parameter_in != ParameterIn::Path);
+    let parameters: String = beside_path
+        .map(|it| format!("- `{}`: {}\n", it.name, it.description.as_deref().unwrap_or_default()))
+        .collect();
+    if !parameters.is_empty() {
+        _ = write!(out, "\n{parameters}");
     }
-    _ = writeln!(out, "\n\n```http\n{method} {} HTTP/1.1", call.example_path());
+    _ = writeln!(out, "\n```http\n{method} {} HTTP/1.1", call.example_path());
     if call.authorized {
         out.push_str("Authorization: Bearer 0123456789abcdef01234567\n");
     } else {
