@@ -8,7 +8,7 @@ ifneq ($(CHROMIUM),)
 export CHROMIUM
 endif
 
-.PHONY: help run test lint bench fmt console
+.PHONY: help run test lint nightly bench fmt console
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -20,6 +20,9 @@ test: ## lint, then every test, with real servers, processes and browsers
 
 lint: ## everything that reads the code without running it
 	@deploy/setup.sh test && cargo xtask lint
+
+nightly: ## the room cell through 100,000 random lives of 200 commands
+	@DAIS_NIGHTLY=1 cargo test --package room-cell --test cell -- random
 
 bench: ## figures beside those of the Node.js peer
 	@deploy/setup.sh test && cargo xtask console && cargo bench --package e2e

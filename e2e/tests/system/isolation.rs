@@ -3,11 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
 
+use e2e::callback::sign;
 use e2e::cluster::Cluster;
 use e2e::coordinator::{Coordinator, CoordinatorOptions};
 use e2e::driver::Driver;
+use e2e::http;
 use e2e::servers::{Flavor, RedisServer};
-use e2e::token::Token;
+use e2e::token::{APP, Token};
 use e2e::wait::{self, SOON};
 use key_prefix::{ChannelKind, KeyKind, Keys, Prefix};
 use serde_json::{Value, json};
@@ -16,9 +18,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::stored::of_room;
+use crate::stored::{of_room, redis_now};
 
 const ROOM: &str = "math";
+const SECRET: &str = "a secret of the media server, long enough";
 
 /// Every message that Redis passes on, by channel.
 struct Witness {
@@ -69,6 +72,10 @@ async fn content(redis: &RedisServer, key: &str) -> String {
         "hash" => redis.command(&["HGETALL", key]).await,
         "set" => redis.command(&["SMEMBERS", key]).await,
         "zset" => redis.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]).await,
+        "stream" => {
+            let entries = redis.command(&["XRANGE", key, "-", "+"]).await;
+            return entries.items().iter().map(|entry| entry.items()[1].texts().join(" ")).collect();
+        }
         other => panic!("{key:?} is a {other}"),
     };
     format!("{} {}", value.text(), value.texts().join(" "))
@@ -90,7 +97,8 @@ struct Stage {
 impl Stage {
     async fn start(tag: &'static str, prefix: &str, redis: &RedisServer) -> Self {
         let options = |id: &str| {
-            CoordinatorOptions::new(id, &redis.url()).key_prefix(prefix).grace(Duration::from_millis(300))
+            let options = CoordinatorOptions::new(id, &redis.url()).key_prefix(prefix);
+            options.grace(Duration::from_millis(300)).text("app", "callbacks.generic.secret", SECRET)
         };
         let (a, b) = tokio::join!(options("a").start(), options("b").start());
         Self { tag, driver: Driver::start().await, instances: [a, b] }
@@ -151,6 +159,30 @@ impl Stage {
         assert_eq!(users, [json!(ann), json!(self.user("eve"))], "{snapshot}");
         assert_eq!(snapshot["settings"]["custom"], json!({ "of": tag }), "{snapshot}");
         assert_eq!(snapshot["settings"]["realtimeModelVersion"], tag, "{snapshot}");
+    }
+
+    /// An answer that is kept, a callback, and an entry that is set aside.
+    async fn leave_things_in_the_inbox(&self, redis: &RedisServer) {
+        let lock = json!({ "room": ROOM, "seat": 1, "locked": true, "id": "kept" });
+        ok(&self.driver, &self.user("ann"), "mic:lock", lock).await;
+        let now = redis_now(redis).await;
+        let event = json!({ "id": "e1", "type": "room_exited", "room": ROOM, "user": "nobody", "at": now });
+        let (body, time) = (event.to_string(), (now / 1_000).to_string());
+        let (url, signature) =
+            (format!("{}/rtc/generic/{APP}", self.instances[0].url()), sign(SECRET, &time, &body));
+        let headers = [
+            ("content-type", "application/json"),
+            ("dais-timestamp", &*time),
+            ("dais-signature", &*signature),
+        ];
+        let answer = http::request("POST", &url, &headers, &body).await.expect("an answer");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        redis.command(&["XADD", &of_room(KeyKind::Inbox, ROOM), "*", "payload", "no command"]).await;
+        let aside = of_room(KeyKind::Aside, ROOM);
+        wait::until("it is set aside", SOON, || async {
+            redis.command(&["XLEN", &aside]).await.number() == Some(1)
+        })
+        .await;
     }
 }
 
@@ -243,6 +275,7 @@ async fn i_17_every_key_is_of_the_table_and_has_its_end() {
     let redis = RedisServer::start(Flavor::Redis).await;
     let mut stage = Stage::start("one", "test", &redis).await;
     stage.play().await;
+    stage.leave_things_in_the_inbox(&redis).await;
     let keys = keys("test");
     let mut seen = Vec::new();
     for key in every_key(&redis).await {

@@ -377,8 +377,8 @@ async fn nothing_is_accepted(stage: &Stage) {
     // Wherever the room was taken up for those.
     for (user, role) in [("ann", "guest"), ("host", "host")] {
         let (token, url) = (Token::new(user, role).sign(), stage.cluster[0].url());
-        let late =
-            stage.driver.join_with(&format!("{user} late"), &url, &token, ROOM, json!({ "role": role }));
+        let (conn, fields) = (format!("{user} late"), json!({ "role": role }));
+        let late = stage.driver.join_with(&conn, &url, &token, ROOM, fields);
         assert_eq!(late.await.expect_err("a closed room").code(), "ROOM_CLOSED");
     }
     // Members are none any more, whatever they ask.

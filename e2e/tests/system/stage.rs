@@ -7,12 +7,15 @@ use e2e::token::Token;
 use e2e::wait::SOON;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::clients::code;
 use crate::lane::Past;
 
 /// The room, unless a test names another. The first to enter do so at the first instance, which owns it.
 pub(crate) const ROOM: &str = "stage";
+
+const HEARTBEAT: Duration = Duration::from_secs(3);
 
 /// Instances, and clients for them.
 pub(crate) struct Stage {
@@ -31,8 +34,10 @@ impl Stage {
         count: usize,
         change: impl Fn(CoordinatorOptions) -> CoordinatorOptions,
     ) -> Self {
+        // Nothing here waits for a lease to end, so that a busy machine may take its time.
         let generous = |options: CoordinatorOptions| {
-            change(options.value("limits", "events_per_second", 10_000).value(
+            let patient = options.heartbeat(HEARTBEAT).value("redis", "command_timeout_ms", 2_000);
+            change(patient.value("limits", "events_per_second", 10_000).value(
                 "limits",
                 "events_burst",
                 10_000,
