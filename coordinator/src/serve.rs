@@ -95,14 +95,14 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     clock.heard(now);
     let media = media(&config, &clock, signals)?;
     let metrics = Metrics::new()?;
-    let node = Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, media });
-    node.redis_clock.heard(now);
+    let node = Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, media, clock });
     sync::listen(Arc::clone(&node), subscriber.clone()).await.map_err(ServeError::Subscribe)?;
     tokio::spawn(heartbeat::run(Arc::clone(&node)));
     tokio::spawn(heartbeat::touch(Arc::clone(&node)));
     tokio::spawn(lists::digest(Arc::clone(&node)));
     tokio::spawn(sessions::expiry::watch(Arc::clone(&node)));
     tokio::spawn(sessions::record::keep(Arc::clone(&node)));
+    tokio::spawn(sessions::notices::deliver(Arc::clone(&node)));
     tokio::spawn(hear_media(Arc::clone(&node), heard));
     if node.config.instance.has(Role::Reaper) {
         tokio::spawn(reaping::run(Arc::clone(&node)));

@@ -91,7 +91,8 @@ fn route(node: &Arc<Node>, message: &Message) {
     let outcome = |outcome| node.metrics.router_sync.with_label_values(&[outcome]).inc();
     outcome("received");
     let routed = message.value.as_str().and_then(|text| serde_json::from_str::<Routed>(&text).ok());
-    let Some((room, what)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.what))) else {
+    let Some((room, what)) = routed.and_then(|it| Some((RoomKey::from_route(&it.room).ok()?, it.what)))
+    else {
         outcome("malformed");
         return;
     };

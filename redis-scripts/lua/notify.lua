@@ -7,7 +7,8 @@ arg  3    text     control_base     what stands before name/incarnation in a con
 arg  4    text     app
 arg  5    text     event            its name
 arg  6    json     body             of the event
-arg  7..  text     users
+arg  7    text     except           a socket that knows already; empty: none
+arg  8..  text     users
 derives   keys of sessions, instances' records and control channels from their bases
 returns   {"ok", messages}
 keeps     I-17
@@ -16,13 +17,13 @@ keeps     I-17
 --%include sessions
 local instances_key = KEYS[1]
 local sessions_base, instance_base, control_base = ARGV[1], ARGV[2], ARGV[3]
-local app, event, body = ARGV[4], ARGV[5], ARGV[6]
+local app, event, body, except = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 redis.call("ZCARD", instances_key)
 local lives, is_gone = {}, {}
 local messages, forgotten = {}, {}
 -- A key of another type costs its user, and no other.
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   local user, told = ARGV[i], {}
   local sessions_key = sessions_base .. app .. "\0" .. user
   local fields = redis.pcall("HKEYS", sessions_key)
@@ -45,6 +46,7 @@ for _, session in ipairs(forgotten) do
 end
 for _, message in ipairs(messages) do
   redis.call("PUBLISH", control_base .. message[1], '{"app":' .. cjson.encode(app) .. ',"user":'
-    .. cjson.encode(message[2]) .. ',"event":' .. cjson.encode(event) .. ',"body":' .. body .. "}")
+    .. cjson.encode(message[2]) .. ',"event":' .. cjson.encode(event) .. ',"body":' .. body
+    .. (except ~= "" and ',"except":' .. cjson.encode(except) or "") .. "}")
 end
 return { "ok", #messages }

@@ -15,6 +15,7 @@ arg  2    u64      token            fencing token held
 arg  3    text     route
 arg  4    ms       life             of a room that nobody owns
 arg  5    flag     only_empty       1: not while it has people, or entries in its inbox
+arg  6    text     due              ms: when something falls due next; empty: nothing does
 returns   {"ok"} | {"lost", owner} | {"busy", peer_count, inbox}
 keeps     I-1
 ]]
@@ -23,7 +24,7 @@ keeps     I-1
 local instance_rooms_key, owner_key, room_key, settings_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local guests_key, peers_key, presence_key, cell_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local inbox_key, due_key = KEYS[9], KEYS[10]
-local me, token, route, life, only_empty = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == "1"
+local me, token, route, life, only_empty, due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 
 local held = redis.call("GET", owner_key)
 local peers, users, waiting = redis.call("HLEN", peers_key), redis.call("ZCARD", presence_key), redis.call("XLEN", inbox_key)
@@ -41,6 +42,8 @@ redis.call("SREM", instance_rooms_key, route)
 local half_way = status ~= "active" and status ~= "closed"
 if peers > 0 or users > 0 or waiting > 0 or half_way then
   redis.call("ZADD", due_key, now_ms(), route)
+elseif due ~= "" then
+  redis.call("ZADD", due_key, due, route)
 else
   redis.call("ZREM", due_key, route)
 end

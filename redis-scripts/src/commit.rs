@@ -26,7 +26,8 @@ pub struct CellChanges<'a> {
     pub users_out: Vec<&'a str>,
 }
 
-/// By what a repeated command is known. None of the three may be empty or hold a line feed or a zero byte.
+/// By what a repeated command is known. None of the three may hold a line feed or a zero byte; caller and id are
+/// never empty, and without a digest the answer is looked for and not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep<'a> {
     /// Who asked.

@@ -78,6 +78,8 @@ pub struct Release<'a> {
     pub life: Duration,
     /// Refuse while it has people, or entries in its inbox.
     pub only_empty: bool,
+    /// When something falls due next; `None`: nothing does.
+    pub due: Option<RedisMillis>,
 }
 
 /// What `release` answers.
@@ -198,7 +200,8 @@ impl Scripts {
         .number(with.token.as_u64())
         .text(with.room.route())
         .number(ms(with.life))
-        .flag(with.only_empty);
+        .flag(with.only_empty)
+        .moment(with.due);
         self.read(&RELEASE, call, |code, reply| match code {
             "ok" => Ok(Released::Ok),
             "lost" => Ok(Released::Lost { held: reply.text()? }),

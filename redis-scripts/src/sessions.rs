@@ -47,6 +47,8 @@ pub struct Notify<'a> {
     pub event: &'a str,
     /// What it carries, as JSON.
     pub body: &'a str,
+    /// A socket that knows already, beside the body: it is nobody else's business.
+    pub except: Option<&'a str>,
 }
 
 fn subject(app: &str, user: &str) -> String {
@@ -134,7 +136,7 @@ impl Scripts {
             .bytes(keys.base(KeyKind::Sessions).bytes())
             .bytes(keys.base(KeyKind::Instance).bytes())
             .bytes(keys.channel_base(ChannelKind::Control).bytes())
-            .texts([with.app, with.event, with.body])
+            .texts([with.app, with.event, with.body, with.except.unwrap_or_default()])
             .texts(with.users.iter().copied());
         self.read(&NOTIFY, call, |code, reply| match code {
             "ok" => reply.count(),

@@ -56,6 +56,7 @@ pub async fn run(node: Arc<Node>) {
                     node.metrics.ready.set(i64::from(node.readiness().is_ok()));
                     tokio::select! {
                         () = node.ending.cancelled() => return,
+                        () = node.leaving.cancelled() => return,
                         () = tokio::time::sleep(lease.retry_pause()) => {}
                     }
                 }
@@ -226,7 +227,9 @@ async fn send_touch(node: &Node, chunk: &[Present]) {
         for part in present.users.chunks(TOUCHED) {
             let users: Vec<&str> = part.iter().map(|user| &**user).collect();
             let touch = [Touch { room: &present.room, token: present.token, users: &users }];
-            if part.len() == TOUCHED && store.scripts.touch(&store.keys, &store.me, horizon, &touch).await.is_err() {
+            if part.len() == TOUCHED
+                && store.scripts.touch(&store.keys, &store.me, horizon, &touch).await.is_err()
+            {
                 return;
             }
         }
@@ -246,7 +249,9 @@ async fn send_touch(node: &Node, chunk: &[Present]) {
     if touches.is_empty() {
         return;
     }
-    if let Err(error) = store.timed("touch", store.scripts.touch(&store.keys, &store.me, horizon, &touches)).await {
+    if let Err(error) =
+        store.timed("touch", store.scripts.touch(&store.keys, &store.me, horizon, &touches)).await
+    {
         tracing::debug!(error = &error as &dyn std::error::Error, "touch");
     }
 }

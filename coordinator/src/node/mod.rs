@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::room::registry::Rooms;
 use crate::room::replies::Replies;
 use crate::socket::sessions::Sessions;
+use crate::socket::sessions::notices::Notices;
 use crate::socket::watch::Watches;
 use crate::vendor_clock::VendorClocks;
 
@@ -74,6 +75,8 @@ pub struct Node {
     pub rooms: Rooms,
     /// Commands in other instances' inboxes that wait for their answers.
     pub replies: Replies,
+    /// What is to be told to all sessions of users.
+    pub notices: Notices,
     /// Rooms watched from here.
     pub watches: Watches,
     /// Who is connected here.
@@ -83,7 +86,7 @@ pub struct Node {
     /// Verifies tokens.
     pub verifier: Verifier,
     /// Redis's clock.
-    pub redis_clock: RedisClock,
+    pub redis_clock: Arc<RedisClock>,
     /// How far the clocks of media servers are off that report here.
     pub vendor_clocks: VendorClocks,
     /// Joins admitted per second.
@@ -141,6 +144,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The embedded media server, where an app uses it.
     pub media: Option<EmbeddedSfu>,
+    /// Redis's clock.
+    pub clock: Arc<RedisClock>,
 }
 
 /// A room that nobody owns is kept so long.
@@ -149,7 +154,7 @@ const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Node {
     /// An instance that has registered, and holds nothing yet.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { config, scripts, keys, me, public_url, address, metrics, media } = parts;
+        let Parts { config, scripts, keys, me, public_url, address, metrics, media, clock } = parts;
         let store = Store {
             scripts,
             keys,
@@ -167,7 +172,8 @@ impl Node {
             replies: Replies::default(),
             watches: Watches::default(),
             sessions: Sessions::new(metrics.skipped.clone()),
-            redis_clock: RedisClock::default(),
+            notices: Notices::new(metrics.skipped.clone()),
+            redis_clock: clock,
             vendor_clocks: VendorClocks::default(),
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),

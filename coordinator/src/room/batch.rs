@@ -1,8 +1,6 @@
 //! Commands that go into one commit: decided together, committed together, answered each for itself.
 
-use redis_scripts::{
-    Acknowledged, CellChanges, Committing, InboxEntry, Keep, RedisMillis, Repeat, ReplyTo,
-};
+use redis_scripts::{Acknowledged, CellChanges, Committing, InboxEntry, Keep, RedisMillis, Repeat, ReplyTo};
 use room_cell::{Actor, Cell, Event, Millis, Rules, Validated, decide};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -82,9 +80,7 @@ impl Step {
     pub fn key(&self) -> Option<(&str, &str, &str)> {
         match &self.source {
             Source::Asked(Some(key), _) => Some((&key.caller, &key.id, &key.digest)),
-            Source::Inbox(entry) => {
-                entry.keep.as_ref().map(|key| (&*key.caller, &*key.id, &*key.digest))
-            }
+            Source::Inbox(entry) => entry.keep.as_ref().map(|key| (&*key.caller, &*key.id, &*key.digest)),
             _ => None,
         }
     }
@@ -92,6 +88,14 @@ impl Step {
     /// What became of it.
     pub const fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
+    }
+
+    /// Why it is set aside, if it makes no sense.
+    fn aside(&self) -> Option<&str> {
+        match &self.outcome {
+            Some(Outcome::Refused(error)) if self.order.is_none() => Some(&error.message),
+            _ => None,
+        }
     }
 
     /// Its events.
@@ -117,12 +121,13 @@ impl Step {
         })
     }
 
-    /// Whether its answer is kept: what was done, and what is refused for good.
+    /// Whether its answer is kept: what was done, and what is refused for good. Who is not in the room may come in
+    /// and repeat it, and what came too late was not executed: a repeat will be.
     fn is_kept(&self) -> bool {
         match &self.outcome {
             Some(Outcome::Done(..)) => true,
             Some(Outcome::Refused(error)) => {
-                !error.code.is_retryable() || error.code == ErrorCode::Timeout
+                self.order.is_some() && !error.code.is_retryable() && error.code != ErrorCode::NotInRoom
             }
             Some(Outcome::Kept(_)) | None => false,
         }
@@ -145,6 +150,8 @@ pub struct Batch {
     pub id: String,
     /// The version that it follows.
     pub from: u64,
+    /// The cell before it.
+    pub before: Cell,
     /// The cell after it.
     pub cell: Cell,
     /// Its commands.
@@ -174,15 +181,17 @@ impl Batch {
                 Err(error) => Outcome::Refused(error),
             });
         }
-        Self { id, from: cell.version, cell: staged, steps }
+        Self { id, from: cell.version, before: cell.clone(), cell: staged, steps }
     }
 
     /// Whether there is anything to write.
     pub fn needs_commit(&self) -> bool {
-        self.cell.version != self.from
-            || self.steps.iter().any(|step| {
-                matches!(step.source, Source::Inbox(_)) || (step.key().is_some() && step.is_kept())
-            })
+        // A refusal under an id is written too, or at least compared with what that id was answered before.
+        let is_written = |step: &Step| {
+            let is_known = matches!(step.outcome, Some(Outcome::Kept(_)));
+            matches!(step.source, Source::Inbox(_)) || (step.key().is_some() && !is_known)
+        };
+        self.cell.version != self.from || self.steps.iter().any(is_written)
     }
 
     /// Notes which commands were answered before, or came too late.
@@ -204,7 +213,7 @@ impl Batch {
 
     /// What it changed, as others are told.
     pub fn delta(&self) -> Delta {
-        Delta::of(self.steps.iter().flat_map(Step::events))
+        Delta::of(self.steps.iter().flat_map(Step::events)).with_returns(&self.before, &self.cell)
     }
 
     /// The message to those who watch from elsewhere; none if no version was made.
@@ -232,7 +241,7 @@ pub(super) fn recalled(mine: Option<&str>, digest: &str, answer: &str) -> Outcom
     }
     match Answer::parse(answer) {
         Ok(answer) => Outcome::Kept(answer),
-        Err(error) => Outcome::Refused(error),
+        Err(error) => Outcome::Kept(Answer::refused(&error)),
     }
 }
 
@@ -261,25 +270,29 @@ impl<'a> Prepared<'a> {
     /// As the script takes it.
     pub fn committing(&self) -> Committing<'_> {
         let step = self.step;
-        let keep = step.key().filter(|_| step.is_kept());
+        // What was answered before is not compared again; without a digest it is compared and not kept.
+        let key =
+            step.key().filter(|_| step.order.is_some() && !matches!(step.outcome, Some(Outcome::Kept(_))));
+        let keep = key.map(|(caller, id, digest)| Keep {
+            caller,
+            id,
+            digest: if step.is_kept() { digest } else { "" },
+        });
         let (inbox, reply) = match &step.source {
             Source::Inbox(entry) => (
-                Some(Acknowledged {
-                    entry: &entry.entry,
-                    aside: step.order.is_none().then_some("it is no command"),
-                }),
+                Some(Acknowledged { entry: &entry.entry, aside: step.aside() }),
                 entry.reply.as_ref().map(|(instance, number)| ReplyTo { instance, number }),
             ),
             _ => (None, None),
         };
-        let is_late = matches!(&step.outcome, Some(Outcome::Refused(error)) if error.code == ErrorCode::Timeout);
         Committing {
             entry: self.entry.as_deref(),
             answer: &self.answer,
-            keep: keep.map(|(caller, id, digest)| Keep { caller, id, digest }),
+            keep,
             reply,
             inbox,
-            deadline: step.deadline().filter(|_| !is_late),
+            // Only what is to be executed can be late.
+            deadline: step.deadline().filter(|_| matches!(step.outcome, Some(Outcome::Done(..)))),
         }
     }
 }

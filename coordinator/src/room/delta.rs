@@ -21,6 +21,7 @@ pub struct Delta {
     seats: BTreeSet<SeatNumber>,
     gone_seats: bool,
     people: BTreeSet<UserId>,
+    returned: BTreeSet<UserId>,
     roles: bool,
     door: bool,
     requests: BTreeSet<UserId>,
@@ -40,10 +41,25 @@ impl Delta {
         delta
     }
 
+    /// With whoever came back as somebody who looks another way: the event does not say what they were.
+    #[must_use]
+    pub fn with_returns(mut self, before: &Cell, after: &Cell) -> Self {
+        for user in std::mem::take(&mut self.returned) {
+            let (Some(was), Some(is)) = (before.users.get(&user), after.users.get(&user)) else { continue };
+            self.roles |= was.role() != is.role();
+            if PeerView::of(was) != PeerView::of(is) {
+                self.people.insert(user);
+            }
+        }
+        self
+    }
+
     fn note(&mut self, event: &Event) {
         match event {
-            // Somebody back within grace, or on another device instead of this one: the same to others.
-            Event::Joined { arrived: false, replaced, .. } if !replaced.is_empty() => {}
+            // Somebody back within grace, or on another device instead of this one: mostly the same to others.
+            Event::Joined { peer, arrived: false, replaced } if !replaced.is_empty() => {
+                self.returned.insert(peer.user.clone());
+            }
             Event::Joined { peer, .. } => {
                 self.departed.remove(&peer.user);
                 self.arrived.insert(peer.user.clone());
@@ -222,9 +238,10 @@ impl Delta {
                 _ => {}
             }
         }
-        for (changed, before, now) in
-            [(&mut delta.requests, &old.requests, &new.requests), (&mut delta.invites, &old.invites, &new.invites)]
-        {
+        for (changed, before, now) in [
+            (&mut delta.requests, &old.requests, &new.requests),
+            (&mut delta.invites, &old.invites, &new.invites),
+        ] {
             let users = before.keys().chain(now.keys());
             changed.extend(users.filter(|user| before.get(*user) != now.get(*user)).cloned());
         }

@@ -86,8 +86,7 @@ pub async fn execute(node: &Arc<Node>, app: &Arc<App>, request: Request) -> Resu
     let Request { room, order, idempotency, connection, only_here } = request;
     for _ in 0..ATTEMPTS {
         if let Some(handle) = node.rooms.find(&room) {
-            let ordered =
-                Ordered { order: order.clone(), connection, idempotency: idempotency.clone() };
+            let ordered = Ordered { order: order.clone(), connection, idempotency: idempotency.clone() };
             match handle.ask(|reply| Work::Command(Box::new(ordered), reply)).await {
                 Err(Refusal::Gone) => {}
                 Err(Refusal::Api(error)) => return Err(error),
@@ -181,7 +180,7 @@ fn kept(key: &Idempotency, digest: &str, answer: &str) -> Result<Done, ApiError>
 pub fn adopt(node: &Arc<Node>, app: &Arc<App>, room: &RoomKey) {
     let handle = node.rooms.enter(node, app, room);
     // A full mailbox has an actor that looks into the inbox at the next heartbeat.
-    _ = handle.tell(Work::Adopt);
+    _ = handle.tell(Work::Inbox);
 }
 
 /// Makes a room, opens a closed one again, or finds it.
@@ -212,8 +211,12 @@ pub async fn open(
                 let order = command
                     .validate(By::Backend, &Limits::default())
                     .map_err(|invalid| ApiError::bad_request(invalid.to_string()))?;
-                if elsewhere(node, app, room, &order, None).await?.is_some() {
-                    return Ok(Opened::Reopened);
+                match elsewhere(node, app, room, &order, None).await {
+                    Ok(Some(_)) => return Ok(Opened::Reopened),
+                    Ok(None) => {}
+                    // Another caller was faster.
+                    Err(error) if error.code == ErrorCode::VersionConflict => return Ok(Opened::Found),
+                    Err(error) => return Err(error),
                 }
             }
         }

@@ -134,7 +134,8 @@ impl Links {
         for (peer, user) in &cell.peers {
             if !self.by_peer.contains_key(peer) {
                 let link = Link::Away { until, reason };
-                self.by_peer.insert(peer.clone(), Linked { user: user.shared(), link, seen: 0, secret: None });
+                self.by_peer
+                    .insert(peer.clone(), Linked { user: user.shared(), link, seen: 0, secret: None });
             }
         }
         let lost: Vec<PeerId> =
@@ -172,7 +173,12 @@ mod tests {
     use std::time::Duration;
 
     fn away(until: Instant) -> Linked {
-        Linked { user: "ann".into(), link: Link::Away { until, reason: GoneReason::StaleLeft }, seen: 0, secret: None }
+        Linked {
+            user: "ann".into(),
+            link: Link::Away { until, reason: GoneReason::StaleLeft },
+            seen: 0,
+            secret: None,
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The room as its owner has it: the only type that mutates memory, and only to what Redis acknowledged.
 
 use redis_scripts::{
-    Commit, Committed, FenceToken, GuestUpdate, Pinned, Release, Released, Repeat, Restore, Restored,
-    RedisMillis, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
+    Commit, Committed, FenceToken, GuestUpdate, Pinned, RedisMillis, Release, Released, Repeat, Restore,
+    Restored, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
 };
 use room_cell::Cell;
 use serde_json::Value;
@@ -197,7 +197,12 @@ impl OwnedRoom {
     }
 
     /// Gives the lease up. With `only_idle`, not while the room has peers or work.
-    pub async fn release(&self, store: &Store, only_idle: bool) -> Result<Released, ScriptError> {
+    pub async fn release(
+        &self,
+        store: &Store,
+        only_idle: bool,
+        due: Option<RedisMillis>,
+    ) -> Result<Released, ScriptError> {
         let with = Release {
             me: &store.me,
             room: &self.names.key,
@@ -205,6 +210,7 @@ impl OwnedRoom {
             token: self.lease.token(),
             life: store.room_life,
             only_empty: only_idle,
+            due,
         };
         store.timed("release", store.scripts.release(&store.keys, with)).await
     }

@@ -122,7 +122,11 @@ mod tests {
             (&json!(4), &json!(6), 2)
         );
         assert_eq!(event(&window, 5).unwrap()["from"], json!(5), "who joined within the window");
-        assert_eq!(event(&window, 2).unwrap()["from"], json!(2), "what came before the window was not for them");
+        assert_eq!(
+            event(&window, 2).unwrap()["from"],
+            json!(2),
+            "what came before the window was not for them"
+        );
         assert_eq!(event(&window, 6), None, "the last to join knows it all");
     }
 

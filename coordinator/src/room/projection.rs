@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::classroom::{patch, settings};
 
 /// Settings and guest states at version `sv`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Projection {
     /// Settings by name.
     pub settings: Map<String, Value>,

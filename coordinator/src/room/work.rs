@@ -139,8 +139,6 @@ pub enum Work {
     Command(Box<Ordered>, Reply<Done>),
     /// The embedded media server says that something happened, in a router of this generation.
     Media(Box<MediaReport>, u64),
-    /// Take the room if nobody has it, for what waits in it.
-    Adopt,
     /// Make the room, or open it again.
     Open(Box<Opening>, Reply<Opened>),
     /// There is something in the room's inbox.

@@ -10,7 +10,7 @@ use crate::auth::TokenRole;
 use crate::error::{ApiError, ErrorCode};
 use crate::node::random_pause;
 use crate::room::peer::Role;
-use crate::room::work::{JoinRequest, Refusal, Work};
+use crate::room::work::{JoinRequest, Refusal, Work, not_in_room};
 
 /// Actors that may end under a joiner before it is told to come again.
 const ATTEMPTS: usize = 4;
@@ -108,6 +108,9 @@ pub(super) async fn leave(asking: &Asking, request: &mut Request) -> Answer {
     let room = asking.room(body.room.clone())?;
     if watch::stop_monitoring(asking, &room) {
         return raw(r#"{"ok":true}"#.to_owned());
+    }
+    if asking.connection().identity().role_max == TokenRole::Monitor {
+        return Err(not_in_room(room.room()));
     }
     let done = commands::execute(asking, commands::order(asking, request, body)?).await?;
     asking.connection().rooms().remove(&room);

@@ -33,6 +33,9 @@ struct Watched {
     names: Arc<RoomNames>,
     /// The newest settings and cell version that was passed on.
     passed: (u64, u64),
+    /// Up to these versions everybody who watches has been told: a message that comes behind a snapshot with the
+    /// same in it is not passed on again.
+    told: (u64, u64),
     audience: HashMap<(Sid, View), Client>,
 }
 
@@ -114,6 +117,7 @@ impl Watches {
         let watched = rooms.entry(room.clone()).or_insert_with(|| Watched {
             names: Arc::new(RoomNames::new(room.clone(), &node.store.keys)),
             passed: (0, 0),
+            told: (0, 0),
             audience: HashMap::new(),
         });
         watched.audience.insert((client.sid(), view), client.clone());
@@ -126,6 +130,8 @@ impl Watches {
         let Some(watched) = rooms.get_mut(room) else { return true };
         let is_newest = watched.passed.0 <= snapshot.0 && watched.passed.1 <= snapshot.1;
         watched.passed = (watched.passed.0.max(snapshot.0), watched.passed.1.max(snapshot.1));
+        // A room that was made anew begins anew.
+        watched.told = (watched.told.0.min(snapshot.0), watched.told.1.min(snapshot.1));
         is_newest
     }
 
@@ -186,10 +192,15 @@ impl Watches {
                 node.metrics.skipped.with_label_values(&["no_local_room"]).inc();
                 return;
             };
-            let passed = match envelope.of {
-                Counter::Settings => &mut watched.passed.0,
-                Counter::Cell => &mut watched.passed.1,
+            let (passed, told) = match envelope.of {
+                Counter::Settings => (&mut watched.passed.0, &mut watched.told.0),
+                Counter::Cell => (&mut watched.passed.1, &mut watched.told.1),
             };
+            if envelope.to <= *told {
+                fanout("repeated");
+                return;
+            }
+            *told = envelope.to;
             *passed = (*passed).max(envelope.to);
             let head = r#"{"room":"#.len() + watched.names.route_json.len();
             let Some(tail) = message.get(head..) else { return };
@@ -229,7 +240,10 @@ impl Watches {
         let (sv, cv) = (remote.room.sv.as_u64(), remote.cell().version);
         let mut rooms = self.lock();
         let Some(watched) = rooms.get_mut(room) else { return };
-        let passed = std::mem::replace(&mut watched.passed, (sv, cv));
+        let passed = watched.passed;
+        // What was passed on meanwhile may be newer than what was read.
+        watched.passed = (passed.0.max(sv), passed.1.max(cv));
+        watched.told = (watched.told.0.max(sv), watched.told.1.max(cv));
         node.metrics.fanout.with_label_values(&["repaired"]).inc();
         for (of, from, to) in [("settings", passed.0, sv), ("cell", passed.1, cv)] {
             if from >= to {

@@ -125,8 +125,9 @@ async fn i_8_a_stale_exit_does_not_free_the_seat_of_who_came_back() {
     );
     assert_eq!(stage.freed("ann").await, Vec::<String>::new());
 
-    // A later connection of hers: an exit from before it is the earlier one's.
-    let exited = now(&stage).await;
+    // A later connection of hers: an exit from before it, by its owner's clock, is the earlier one's.
+    let beat = stage.ask("ann", "room:heartbeat", json!({})).await;
+    let exited = beat["serverTime"].as_u64().expect("a time");
     stage.connect("again", "ann", "guest", 0).await;
     let again = stage.join("again", json!({})).await;
     assert_eq!(again.view.seat(1), "publishing");

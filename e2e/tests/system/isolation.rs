@@ -293,12 +293,21 @@ async fn i_17_every_key_is_of_the_table_and_has_its_end() {
     assert!(dead.is_empty(), "{dead:?}");
 
     // Rooms that nobody is in, at an instance that has been told to end, while another lives on.
-    let last = CoordinatorOptions::new("c", &redis.url()).start().await;
+    let last = CoordinatorOptions::new("c", &redis.url());
+    let last = last.grace(Duration::from_millis(300)).idle(Duration::from_millis(100)).start().await;
     assert!(stage.instances[0].term(SOON).await.success());
     let rooms = ["math", "second"].map(|room| of_room(KeyKind::Room, room));
     for room in &rooms {
         assert_eq!(redis.command(&["EXISTS", room]).await.number(), Some(1), "{room:?} is kept");
     }
+    // It ends those who were in them, and gives the rooms back.
+    wait::until("nobody is in them, and nobody has them", SOON, || async {
+        let left = ["math", "second"]
+            .map(|room| [KeyKind::Owner, KeyKind::Presence, KeyKind::Peers].map(|kind| of_room(kind, room)));
+        let left: Vec<String> = ["EXISTS".to_owned()].into_iter().chain(left.into_iter().flatten()).collect();
+        redis.command(&left).await.number() == Some(0)
+    })
+    .await;
     for key in every_key(&redis).await {
         let Some(kind) = keys.kind_of(key.as_bytes()) else { panic!("{key:?} is not in the table") };
         assert_ne!(kind, KeyKind::Owner, "{key:?}: every lease was given back");

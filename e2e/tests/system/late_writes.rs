@@ -51,7 +51,7 @@ impl Stage {
         Stored::room(&self.cluster.redis, ROOM)
     }
 
-    fn ask(&self, conn: &str, name: &str, body: Value) -> JoinHandle<Value> {
+    fn ask(&self, conn: &str, name: &str, body: &Value) -> JoinHandle<Value> {
         let (driver, ask) = (
             Arc::clone(&self.driver),
             json!({ "conn": conn, "name": name, "body": body, "timeoutMs": 60_000 }),
@@ -63,7 +63,7 @@ impl Stage {
     async fn freeze_with_a_commit(&self, conn: &str) -> JoinHandle<Value> {
         let mut sprung = self.proxy.trap(Hold::Request, LATE);
         let lock = json!({ "room": ROOM, "seat": 1, "locked": true, "id": LATE });
-        let asked = self.ask(conn, "mic:lock", lock);
+        let asked = self.ask(conn, "mic:lock", &lock);
         sprung.wait(SOON).await;
         freeze(&self.cluster[0]).await;
         asked

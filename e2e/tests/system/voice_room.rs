@@ -1,6 +1,8 @@
 //! A voice room on the page, in a browser, with the embedded media server: who is on a seat is heard there.
 
 use e2e::token::Token;
+use e2e::wait::{self, SOON};
+use key_prefix::KeyKind;
 use room_cell::Event;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use crate::browsers::Pages;
 use crate::stage::{Person, ROOM, Stage, View};
+use crate::stored::of_room;
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -165,6 +168,28 @@ async fn who_is_heard_is_moved_to_another_seat_and_not_thrown_off() {
         assert_eq!(hall.error(page).await, "");
     }
     hall.stage.agree(&mut [&mut hanna]).await;
+}
+
+#[tokio::test]
+async fn a_room_that_was_lost_and_had_again_still_believes_its_media_server() {
+    let hall = Hall::start().await;
+    let mut hanna = hall.stage.enter("hanna", "host").await;
+    hall.open("ann", "guest").await;
+    let token = async || hall.stage.snapshot(0).await["owner"]["token"].as_u64().unwrap_or_default();
+    let before = token().await;
+    let (redis, owner) = (&hall.stage.cluster.redis, of_room(KeyKind::Owner, ROOM));
+    hall.stage.cluster[0].pause();
+    let is_gone = || async { redis.command(&["EXISTS", &owner]).await.number() == Some(0) };
+    wait::until("the lease has run out", SOON, is_gone).await;
+    hall.stage.cluster[0].resume();
+    wait::until("the room has its owner again", SOON, || async { token().await > before }).await;
+
+    hall.speaks("ann", 2, &mut hanna).await;
+    hall.click("ann", "microphone").await;
+    hall.shows("ann", 2, "idle", None).await;
+    let confirmed = hall.stage.happened("confirmed").await;
+    assert_eq!((confirmed.len(), &confirmed[0]["by"]), (1, &json!("media")), "{confirmed:?}");
+    assert_eq!(hall.stage.freed("ann").await, ["audio_stopped"]);
 }
 
 #[tokio::test]

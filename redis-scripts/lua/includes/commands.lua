@@ -78,7 +78,8 @@ local function finish_commands(commands, commit)
         entry = command.entry,
       })
     end
-    if command.id ~= "" then
+    -- Without a digest it was only compared.
+    if command.digest ~= "" then
       keep_answer(commit.answer_base .. commit.route .. "\0" .. command.caller .. "\0" .. command.id,
         command.digest, command.answer)
     end

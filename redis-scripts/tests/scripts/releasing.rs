@@ -12,7 +12,8 @@ use crate::world::{MADE, PEER, World, other_than};
 const LIFE: Duration = Duration::from_secs(3600);
 
 async fn release(world: &World, me: &Instance, token: FenceToken, only_empty: bool) -> Released {
-    let with = Release { me, room: &world.room, keys: &world.names, token, life: LIFE, only_empty };
+    let with =
+        Release { me, room: &world.room, keys: &world.names, token, life: LIFE, only_empty, due: None };
     world.scripts.release(&world.keys, with).await.expect("an answer")
 }
 

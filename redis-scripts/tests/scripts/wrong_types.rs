@@ -224,8 +224,15 @@ impl Scene {
                 scripts.touch(keys, me, HORIZON, &touch).await.map(drop)
             }
             "release" => {
-                let with =
-                    Release { me, room: &world.room, keys: room, token, life: LIFE, only_empty: false };
+                let with = Release {
+                    me,
+                    room: &world.room,
+                    keys: room,
+                    token,
+                    life: LIFE,
+                    only_empty: false,
+                    due: None,
+                };
                 scripts.release(keys, with).await.map(drop)
             }
             "restore" => {

@@ -7,8 +7,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
+use utoipa::openapi::Ref;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
-use super::shapes::{self, id, number, text};
+use super::shapes::{self, id, number, or_null, text};
 
 /// Most seats of a room.
 const SEATS: u64 = 1_000;
@@ -21,8 +23,12 @@ fn seat() -> utoipa::openapi::Object {
     number(1, SEATS)
 }
 
+fn some_seat() -> utoipa::openapi::Object {
+    or_null(seat())
+}
+
 fn reason() -> utoipa::openapi::Object {
-    text(0, 256, "")
+    or_null(text(0, 256, ""))
 }
 
 fn user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UserId, D::Error> {
@@ -52,20 +58,25 @@ pub(super) struct OpenRoom {
     #[schema(schema_with = opening_capacity, required = false)]
     pub capacity: Option<u32>,
     /// Whether it closes when nobody is there for the app's idle time.
-    #[schema(nullable = false)]
     pub auto_close: Option<bool>,
 }
 
-fn opening_settings() -> utoipa::openapi::Ref {
-    utoipa::openapi::Ref::from_schema_name("SettingsPatch")
+fn opening_settings() -> Schema {
+    let nothing = ObjectBuilder::new().schema_type(Type::Null);
+    let settings = Ref::from_schema_name("OpeningSettings");
+    Schema::OneOf(OneOfBuilder::new().item(settings).item(nothing).build())
 }
 
-fn opening_seats() -> utoipa::openapi::Object {
+fn seats() -> utoipa::openapi::Object {
     number(0, SEATS)
 }
 
+fn opening_seats() -> utoipa::openapi::Object {
+    or_null(seats())
+}
+
 fn opening_capacity() -> utoipa::openapi::Object {
-    number(1, CAPACITY)
+    or_null(number(1, CAPACITY))
 }
 
 impl OpenRoom {
@@ -161,7 +172,7 @@ orders! {
         #[schema(schema_with = id)]
         user: UserId,
         /// Which; the first free one where it is left out.
-        #[schema(schema_with = seat, required = false)]
+        #[schema(schema_with = some_seat, required = false)]
         seat: Option<u16>,
     } => |it, session| Command::MicUp { user: Some(cell_user(&it.user)), seat: it.seat, session }
 
@@ -173,7 +184,7 @@ orders! {
         user: UserId,
         /// Only if this is still their mic session.
         #[serde(default, deserialize_with = "mic_session")]
-        #[schema(schema_with = id, required = false)]
+        #[schema(schema_with = some_id, required = false)]
         mic_session: Option<MicSession>,
     } => |it, _| Command::MicDown { user: Some(cell_user(&it.user)), session: it.mic_session }
 
@@ -223,7 +234,7 @@ orders! {
     /// Sets how many seats there are.
     SetSeats {
         /// How many; who sits on one that is no longer there is taken down.
-        #[schema(schema_with = opening_seats)]
+        #[schema(schema_with = seats)]
         count: u16,
     } => |it, _| Command::SetSeats { count: it.count }
 
@@ -234,7 +245,7 @@ orders! {
         #[schema(schema_with = id)]
         user: UserId,
         /// Which, if it matters.
-        #[schema(schema_with = seat, required = false)]
+        #[schema(schema_with = some_seat, required = false)]
         seat: Option<u16>,
     } => |it, _| Command::MicInvite { user: cell_user(&it.user), seat: it.seat }
 
@@ -250,7 +261,11 @@ orders! {
 }
 
 fn ban_seconds() -> utoipa::openapi::Object {
-    number(1, BAN_SECONDS)
+    or_null(number(1, BAN_SECONDS))
+}
+
+fn some_id() -> utoipa::openapi::Object {
+    or_null(id())
 }
 
 fn role() -> utoipa::openapi::Object {

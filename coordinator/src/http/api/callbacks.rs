@@ -45,12 +45,12 @@ pub(super) struct CallbackEvent {
     #[schema(schema_with = shapes::id)]
     room: String,
     /// About whom; only `room_finished` may go without.
-    #[schema(schema_with = shapes::id, required = false)]
+    #[schema(schema_with = some_id, required = false)]
     user: Option<String>,
     /// When it happened, in Unix milliseconds by the sender's clock.
     at: u64,
     /// The participant's incarnation at the media server, where there is one.
-    #[schema(schema_with = shapes::id, required = false)]
+    #[schema(schema_with = some_id, required = false)]
     session: Option<String>,
     /// Why, for the log.
     #[schema(schema_with = reason, required = false)]
@@ -58,8 +58,12 @@ pub(super) struct CallbackEvent {
     _reason: Option<String>,
 }
 
+fn some_id() -> utoipa::openapi::Object {
+    shapes::or_null(shapes::id())
+}
+
 fn reason() -> utoipa::openapi::Object {
-    shapes::text(0, 256, "")
+    shapes::or_null(shapes::text(0, 256, ""))
 }
 
 /// One event, or a list of at most 100.

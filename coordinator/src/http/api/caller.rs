@@ -111,15 +111,12 @@ impl Shown {
         let forbidden = |message: &'static str| Err(ApiError::new(ErrorCode::Forbidden, message).into());
         match self {
             Self::Key { app: of, .. } if of != *app => forbidden("the API key is for another app"),
-            Self::Key { digest, .. } => {
-                Ok(Caller { name: format!("key:{digest}").into(), room_limit: None })
-            }
+            Self::Key { digest, .. } => Ok(Caller { name: format!("key:{digest}").into(), room_limit: None }),
             Self::Token(identity) if identity.app != *app => forbidden("the token is for another app"),
             Self::Token(identity) if !identity.admin => forbidden("the token lacks `admin`"),
-            Self::Token(identity) => Ok(Caller {
-                name: format!("user:{}", identity.user).into(),
-                room_limit: identity.room_limit,
-            }),
+            Self::Token(identity) => {
+                Ok(Caller { name: format!("user:{}", identity.user).into(), room_limit: identity.room_limit })
+            }
         }
     }
 }

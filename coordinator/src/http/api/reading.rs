@@ -188,7 +188,7 @@ pub(super) struct TimelinePage {
 struct EntryView {
     /// Where it stands in the log.
     id: String,
-    /// `cell`, `settings` or `guests`.
+    /// `cell`, `settings` or `guest`.
     kind: String,
     /// When, in Unix milliseconds.
     at: u64,
@@ -198,14 +198,17 @@ struct EntryView {
     token: u64,
     /// The version that it made.
     version: u64,
-    /// The command with its actor and its events, or the patch.
+    /// The command's `id`, its `actor`, its name and its `events`, or the patch.
     entry: Value,
 }
 
 /// Where a page of a timeline ends: an id of an entry.
 fn before(text: Option<String>) -> Result<Option<String>, ApiError> {
+    // So many digits are always a number of 64 bits.
+    let is_number =
+        |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
     let fits = |text: &str| {
-        (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+        text.split_once('-').is_some_and(|(ms, n)| is_number(ms) && is_number(n) && !ms.starts_with('0'))
     };
     match text {
         Some(text) if !fits(&text) => Err(ApiError::bad_request("`before` must be the `next` of a page")),
@@ -221,6 +224,9 @@ async fn read_timeline(
     let limit = limit(query.limit, PAGE, MOST)?;
     let before = before(query.before)?;
     let found = gateway::timeline(&node, &room, before.as_deref(), limit).await?;
+    if found.entries.is_empty() && before.is_none() {
+        rooms::read(&node, &room).await?;
+    }
     let entries = found.entries.into_iter().map(|passed| EntryView {
         id: passed.id,
         kind: passed.kind,
@@ -276,7 +282,7 @@ pub(super) fn calls() -> Vec<Call> {
             "What happened in the room, newest first: who did what, when, under which owner and token.",
             read_timeline,
         )
-        .parameter(query("before", "Where the page begins: `next` of the page before.", shapes::text(1, 64, "^[0-9-]+$")))
+        .parameter(query("before", "Where the page begins: `next` of the page before.", shapes::text(3, 39, "^[1-9][0-9]{0,18}-[0-9]{1,19}$")))
         .parameter(query("limit", "Most entries of the page; 100 if left out.", shapes::number(1, 200)))
         .answers::<TimelinePage>(
             200,
@@ -285,7 +291,7 @@ pub(super) fn calls() -> Vec<Call> {
                 "entries": [{
                     "id": "1764468000000-0", "kind": "cell", "at": 1_764_468_000_000_u64, "owner": "a/1764460000000",
                     "token": 1_764_468_000_000_u64, "version": 41,
-                    "entry": { "actor": { "kind": "backend" }, "command": { "command": "unban", "user": "bob" }, "events": [{ "event": "unbanned", "user": "bob" }] },
+                    "entry": { "id": "unban-bob-1", "actor": { "kind": "backend" }, "command": "unban", "events": [{ "event": "unbanned", "user": "bob" }] },
                 }],
                 "next": "1764468000000-0",
             }),
@@ -366,7 +372,8 @@ mod tests {
     #[test]
     fn a_page_of_the_timeline_ends_at_an_id() {
         assert_eq!(before(Some("17-0".into())).unwrap().as_deref(), Some("17-0"));
-        for bad in ["", "x", "1 0", "+"] {
+        let long = format!("1-{}", u128::MAX);
+        for bad in ["", "x", "1 0", "+", "17", "17-", "-17", "0-0", "1-2-3", &long] {
             assert!(before(Some(bad.into())).is_err(), "{bad}");
         }
     }

@@ -17,7 +17,8 @@ use super::call::{Call, idempotency_key, if_match, query};
 use super::caller::{InApp, InRoom, OfUser};
 use super::input::{Body, IdempotencyKey, IfMatch, Query, label, limit};
 use super::shapes::{
-    self, GuestPatch as GuestPatchShape, OpenedRoom, SettingsPatch as SettingsPatchShape, Snapshot,
+    self, GuestPatch as GuestPatchShape, OpenedRoom, OpeningSettings, SettingsPatch as SettingsPatchShape,
+    Snapshot,
 };
 use crate::classroom::guest::GuestPatch;
 use crate::classroom::settings::SettingsPatch;
@@ -225,6 +226,8 @@ fn example() -> Map<String, Value> {
             { "seat": 1, "state": "publishing", "user": "ann", "micSession": "0199c6a1-7d7e-7c44-9d7b-2f6f6c9f1b10", "muted": false },
             { "seat": 2, "state": "idle" },
         ],
+        "requests": { "bob": { "at": 1_764_468_012_500_u64 } },
+        "invites": {},
         "peers": [
             { "user": "ann", "name": "Ann", "role": "host", "devices": 1, "joinedAt": 1_764_468_003_120_u64 },
             { "user": "bob", "role": "guest", "devices": 1, "joinedAt": 1_764_468_011_840_u64 },
@@ -254,10 +257,10 @@ pub(super) fn calls() -> Vec<Call> {
             "Makes a room, opens a closed one again, or finds it.",
             open_room,
         )
-        .notes("A room that is there and open stays as it is. One that is opened again keeps its versions and bans.")
+        .notes("A room that is there and open stays as it is. One that is opened again keeps its settings, versions and bans; `settings` are for one that is made.")
         .parameter(idempotency_key(NATURALLY_REPEATABLE))
         .takes::<OpenRoom>(json!({ "settings": { "noiseReduction": "near_field" }, "seats": 2, "capacity": 50 }))
-        .including::<SettingsPatchShape>()
+        .including::<OpeningSettings>()
         .answers::<OpenedRoom>(201, "The room was made.", opened("made"))
         .answers::<OpenedRoom>(200, "The room was there, or is open again.", opened("found"))
         .with_etag()

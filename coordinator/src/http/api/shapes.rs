@@ -37,6 +37,14 @@ pub(super) fn number(min: u64, max: u64) -> Object {
         .build()
 }
 
+/// The same, or `null`, which is as good as leaving it out.
+pub(super) fn or_null(mut object: Object) -> Object {
+    if let SchemaType::Type(kind) = &object.schema_type {
+        object.schema_type = nullable(kind.clone());
+    }
+    object
+}
+
 /// One of several words.
 pub(super) fn word(words: &[&str]) -> Object {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied())).build()
@@ -50,36 +58,49 @@ fn nullable(kind: Type) -> SchemaType {
 #[derive(Debug)]
 pub(super) struct SettingsPatch;
 
+/// Settings that a room is made with: a patch that may be empty.
+#[derive(Debug)]
+pub(super) struct OpeningSettings;
+
 impl PartialSchema for SettingsPatch {
     fn schema() -> RefOr<Schema> {
-        let closed =
-            |object: ObjectBuilder| object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
-        let whole = |most: u64| {
-            ObjectBuilder::new().schema_type(nullable(Type::Integer)).minimum(Some(0)).maximum(Some(most))
-        };
-        let share =
-            ObjectBuilder::new().schema_type(nullable(Type::Number)).minimum(Some(0)).maximum(Some(1));
-        let vad = closed(ObjectBuilder::new().schema_type(nullable(Type::Object)))
-            .property("threshold", share)
-            .property("prefixPaddingMs", whole(5_000))
-            .property("silenceDurationMs", whole(10_000));
-        let modes = ["off", "near_field", "far_field"].map(Value::from).into_iter().chain([Value::Null]);
-        let noise = ObjectBuilder::new().schema_type(nullable(Type::String)).enum_values(Some(modes));
-        let version =
-            ObjectBuilder::new().schema_type(nullable(Type::String)).min_length(Some(1)).max_length(Some(64));
-        closed(ObjectBuilder::new())
-            .description(Some("A merge patch (RFC 7396) of settings; `null` is the default of a setting."))
-            .min_properties(Some(1))
-            .property("autoTransitionEnabled", ObjectBuilder::new().schema_type(nullable(Type::Boolean)))
-            .property("vad", vad)
-            .property("noiseReduction", noise)
-            .property("realtimeModelVersion", version)
-            .property("custom", ObjectBuilder::new().schema_type(nullable(Type::Object)))
-            .into()
+        let text = "A merge patch (RFC 7396) of settings; `null` is the default of a setting.";
+        settings_schema().description(Some(text)).min_properties(Some(1)).into()
     }
 }
 
 impl ToSchema for SettingsPatch {}
+
+impl PartialSchema for OpeningSettings {
+    fn schema() -> RefOr<Schema> {
+        settings_schema().description(Some("Settings; `null` is the default of a setting.")).into()
+    }
+}
+
+impl ToSchema for OpeningSettings {}
+
+fn settings_schema() -> ObjectBuilder {
+    let closed =
+        |object: ObjectBuilder| object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    let whole = |most: u64| {
+        ObjectBuilder::new().schema_type(nullable(Type::Integer)).minimum(Some(0)).maximum(Some(most))
+    };
+    let share = ObjectBuilder::new().schema_type(nullable(Type::Number)).minimum(Some(0)).maximum(Some(1));
+    let vad = closed(ObjectBuilder::new().schema_type(nullable(Type::Object)))
+        .property("threshold", share)
+        .property("prefixPaddingMs", whole(5_000))
+        .property("silenceDurationMs", whole(10_000));
+    let modes = ["off", "near_field", "far_field"].map(Value::from).into_iter().chain([Value::Null]);
+    let noise = ObjectBuilder::new().schema_type(nullable(Type::String)).enum_values(Some(modes));
+    let version =
+        ObjectBuilder::new().schema_type(nullable(Type::String)).min_length(Some(1)).max_length(Some(64));
+    closed(ObjectBuilder::new())
+        .property("autoTransitionEnabled", ObjectBuilder::new().schema_type(nullable(Type::Boolean)))
+        .property("vad", vad)
+        .property("noiseReduction", noise)
+        .property("realtimeModelVersion", version)
+        .property("custom", ObjectBuilder::new().schema_type(nullable(Type::Object)))
+}
 
 /// A merge patch of a guest's state: `null` takes a field back to its default.
 #[derive(Debug)]
@@ -127,6 +148,10 @@ pub(super) struct Snapshot {
     /// States of guests, by user.
     guests: Map<String, Value>,
     seats: Vec<SeatShape>,
+    /// Who asked for a seat, and when.
+    requests: Map<String, Value>,
+    /// Who was asked to take one, and when.
+    invites: Map<String, Value>,
     /// Who is present, up to 200 users.
     peers: Vec<Map<String, Value>>,
     peer_count: usize,

@@ -56,6 +56,7 @@ fn node() -> Arc<Node> {
         address: "127.0.0.1:7800".to_owned(),
         metrics: Metrics::new().unwrap(),
         media: None,
+        clock: Arc::default(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Commands: decided together, committed together, and only then told and answered.
 
 use redis_scripts::RedisMillis;
-use room_cell::{Actor as By, Command, Limits, Validated};
+use room_cell::{Actor as By, Command, Event, Limits, Validated};
 use socketioxide::socket::Sid;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::room::work::{Ordered, Refusal, Work};
 
 /// Attempts at one batch while commands in it turn out to be answered, or Redis to differ from memory.
 const ATTEMPTS: u32 = 4;
+/// Reports of the embedded media server that may wait for an outage to end.
+const UNHEARD: usize = 256;
 /// Commits with inbox entries may fail so often in a row; then the oldest entry is set aside.
 pub(super) const STRIKES: u32 = 3;
 
@@ -46,17 +48,28 @@ impl Actor {
             }
             Work::Media(report, generation) => {
                 // What an older router says is of no consequence for the present one.
-                let is_present = match &self.state {
-                    State::Owned(room) => room.lease().token().as_u64() == generation,
-                    _ => false,
-                };
-                if !is_present {
+                if self.router != generation {
                     return Err(None);
                 }
-                let report = Command::Media(*report).validate(By::Media, &Limits::default());
-                report.map(|order| Step::new(order, Source::Own)).map_err(|_| None)
+                let order =
+                    Command::Media(*report).validate(By::Media, &Limits::default()).map_err(|_| None)?;
+                let step = Step::new(order, Source::Own);
+                if matches!(self.state, State::Suspended(_)) || self.unanswered.is_some() {
+                    self.hear_later(step);
+                    return Err(None);
+                }
+                Ok(step)
             }
             other => Err(Some(other)),
+        }
+    }
+
+    /// Keeps what the media server said for when it can be committed.
+    fn hear_later(&mut self, step: Step) {
+        if self.unheard_media.len() < UNHEARD {
+            self.unheard_media.push(step);
+        } else {
+            self.node.metrics.skipped.with_label_values(&["media_unheard"]).inc();
         }
     }
 
@@ -85,7 +98,8 @@ impl Actor {
     /// Decides steps, commits them, and answers each.
     pub(super) async fn execute(&mut self, steps: Vec<Step>) {
         for part in without_repeats(steps) {
-            let part = part.into_iter().map(|step| if step.outcome().is_some() { step } else { self.recall(step) });
+            let part =
+                part.into_iter().map(|step| if step.outcome().is_some() { step } else { self.recall(step) });
             let part = self.ask_media(part.collect()).await;
             self.execute_part(part).await;
         }
@@ -211,10 +225,23 @@ impl Actor {
     }
 
     /// What follows once Redis has acknowledged a batch: links, what others are told, the answers.
-    pub(super) async fn committed(&mut self, batch: Batch) {
+    pub(super) async fn committed(&mut self, mut batch: Batch) {
+        if !self.serves() {
+            // Redis has it, but the lease ran out before it said so. Whoever has the room next tells the rest; it
+            // is told from here if that is this instance.
+            for step in &mut batch.steps {
+                late_answer(step);
+            }
+            self.unanswered = Some(batch);
+            return;
+        }
         self.node.metrics.commits.inc();
         self.follow_links(&batch);
         self.tell_batch(&batch).await;
+        let mut events = batch.steps.iter().flat_map(Step::events);
+        if events.any(|event| matches!(event, Event::Reopened { .. })) {
+            self.enter_reopened().await;
+        }
         self.answer_all(batch).await;
         self.leave_closed().await;
     }
@@ -270,6 +297,13 @@ impl Actor {
             if let Source::Return(client) = &step.source {
                 self.tell_one_to_move(client, "lease_lost", "", MOVE_SPREAD);
             }
+            if let Some(order) = &step.order
+                && matches!(order.command(), Command::Media(_))
+                && matches!(step.source, Source::Own)
+            {
+                self.hear_later(step);
+                continue;
+            }
             match &error {
                 Some(error) => refuse(&mut step, error),
                 // Dropping the reply says that the actor is gone.
@@ -277,6 +311,24 @@ impl Actor {
             }
         }
     }
+}
+
+/// The answer to what was committed, but not before the lease ran out.
+fn late_answer(step: &mut Step) {
+    let outcome = step.outcome().cloned();
+    if let Source::Asked(_, reply) = &mut step.source
+        && let Some(reply) = reply.take()
+    {
+        let answer = match outcome {
+            Some(Outcome::Done(done, _)) => Ok(done),
+            Some(Outcome::Refused(error)) => Err(error),
+            Some(Outcome::Kept(answer)) => answer.into_result(),
+            None => Err(ApiError::lease_lost()),
+        };
+        _ = reply.send(answer.map_err(Refusal::from));
+        return;
+    }
+    refuse(step, &ApiError::lease_lost());
 }
 
 fn refuse(step: &mut Step, error: &ApiError) {
@@ -291,7 +343,7 @@ fn refuse(step: &mut Step, error: &ApiError) {
                 _ = reply.send(Err(error.clone().into()));
             }
         }
-        // An inbox entry stays where it is, and is read again; the owner's own come again by their time.
+        // An inbox entry stays where it is, and is read again; timers come again by their time.
         Source::Return(_) | Source::Inbox(_) | Source::Own => {}
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Actor, State};
 use crate::error::Redirect;
 use crate::node::random_pause;
-use crate::paths::{Class as _, Control, Owner};
+use crate::paths::{Control, Owner};
 use crate::room::batch::{Batch, Step};
 use crate::room::delta::Delta;
 use crate::room::links::Links;
@@ -16,8 +16,8 @@ use crate::room::names::json_string;
 use crate::room::peer::PeerView;
 use crate::room::presence::PresenceWindow;
 use crate::room::projection::StateChange;
+use crate::socket::sessions::notices::Notice;
 use crate::socket::{Client, Delivery};
-use redis_scripts::Notify;
 
 impl Actor {
     /// Tells everybody concerned what a batch did.
@@ -29,10 +29,10 @@ impl Actor {
         for step in &batch.steps {
             for event in step.events() {
                 self.cut_off(event).await;
-                self.role_changed(event).await;
                 self.notify_of(step, event, &batch.cell);
             }
         }
+        self.roles_changed(batch).await;
         self.tell_delta(&delta, batch.cell.version);
     }
 
@@ -93,14 +93,29 @@ impl Actor {
     }
 
     /// Connections know their role in the room, and the media server what comes with it.
-    async fn role_changed(&self, event: &Event) {
-        let (Event::RoleChanged { user, role, .. }, State::Owned(room)) = (event, &self.state) else { return };
-        for linked in room.links().iter().map(|(_, linked)| linked).filter(|it| *it.user == *user.as_str()) {
-            if let Some(client) = linked.client() {
-                client.has_role(&self.names.key, *role);
+    async fn roles_changed(&self, batch: &Batch) {
+        let State::Owned(room) = &self.state else { return };
+        let mut users: Vec<&room_cell::UserId> = Vec::new();
+        for event in batch.steps.iter().flat_map(Step::events) {
+            match event {
+                Event::RoleChanged { user, .. } => users.push(user),
+                Event::Joined { peer, arrived: false, .. } => users.push(&peer.user),
+                _ => {}
             }
         }
-        self.set_permissions(user.as_str()).await;
+        for user in users {
+            let role = |cell: &Cell| cell.users.get(user).map(room_cell::Presence::role);
+            let (was, Some(is)) = (role(&batch.before), role(&batch.cell)) else { continue };
+            if was == Some(is) {
+                continue;
+            }
+            for (_, linked) in room.links().iter().filter(|(_, linked)| *linked.user == *user.as_str()) {
+                if let Some(client) = linked.client() {
+                    client.has_role(&self.names.key, is);
+                }
+            }
+            self.set_permissions(user.as_str()).await;
+        }
     }
 
     fn tell_closed(&self, reason: Option<&str>) {
@@ -119,18 +134,18 @@ impl Actor {
     fn notify_of(&self, step: &Step, event: &Event, cell: &Cell) {
         let head = &self.names.event_head;
         let rang = |id: &room_cell::CallId| cell.call.as_ref().filter(|call| call.id == *id);
-        let of_call = |call: &room_cell::Call, except: Option<&str>| {
+        let of_call = |call: &room_cell::Call| {
             let users: Vec<Arc<str>> = call.to.iter().map(room_cell::UserId::shared).collect();
-            let except = except.map_or_else(String::new, |sid| format!(r#","except":{}"#, json_string(sid)));
             let call = serde_json::to_string(call).unwrap_or_default();
-            (users, format!(r#"{head},"call":{call}{except}}}"#))
+            (users, format!(r#"{head},"call":{call}}}"#))
         };
+        let mut except = None;
         let (class, (users, body)) = match event {
             Event::Banned { user, ban } => {
                 let reason = ban.reason.as_deref().map_or_else(|| "null".to_owned(), json_string);
                 (Control::RoomKicked, (vec![user.shared()], format!(r#"{head},"reason":{reason}}}"#)))
             }
-            Event::CallStarted { call } => (Control::CallIncoming, of_call(call, None)),
+            Event::CallStarted { call } => (Control::CallIncoming, of_call(call)),
             Event::CallAccepted { call, .. } => {
                 let Some(call) = rang(call) else { return };
                 let answerer = match (&self.state, step.order.as_ref().map(room_cell::Validated::actor)) {
@@ -139,25 +154,19 @@ impl Actor {
                     }
                     _ => None,
                 };
-                let sid = answerer.map(|client| client.sid().to_string());
-                (Control::CallEndedElsewhere, of_call(call, sid.as_deref()))
+                except = answerer.map(|client| client.sid().to_string());
+                (Control::CallEndedElsewhere, of_call(call))
             }
             Event::CallEnded { call, .. } => {
                 // Who was in it hears by `call:update`; this is for those where it rang to its end.
                 let Some(call) = rang(call).filter(|call| call.accepted_by.is_none()) else { return };
-                (Control::CallEndedElsewhere, of_call(call, None))
+                (Control::CallEndedElsewhere, of_call(call))
             }
             _ => return,
         };
-        let (store, app) = (self.node.store.clone(), self.names.key.app().to_owned());
-        tokio::spawn(async move {
-            let users: Vec<&str> = users.iter().map(|user| &**user).collect();
-            let with = Notify { app: &app, users: &users, event: class.name(), body: &body };
-            // Who is not reached makes up by reading the call: its state does not depend on the telling.
-            if let Err(error) = store.timed("notify", store.scripts.notify(&store.keys, with)).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, ?class, "sessions were not told");
-            }
-        });
+        let app = self.names.key.app().to_owned();
+        // Who is not reached makes up by reading the call: its state does not depend on the telling.
+        self.node.notices.post(Notice { app, users, class, body, except });
     }
 
     /// Notes that presence moved; it is told when the window closes.
@@ -276,12 +285,7 @@ fn change_body(change: &StateChange) -> String {
 
 /// Sends an event. A client whose queue is full is disconnected: it comes back and reads the room, where
 /// dropping the event would leave it stale without knowing.
-pub(super) fn deliver(
-    metrics: &crate::metrics::Metrics,
-    client: &Client,
-    event: Owner,
-    body: &RawValue,
-) {
+pub(super) fn deliver(metrics: &crate::metrics::Metrics, client: &Client, event: Owner, body: &RawValue) {
     if client.send(event, body) == Delivery::QueueFull {
         metrics.skipped.with_label_values(&["queue_full"]).inc();
         client.disconnect();

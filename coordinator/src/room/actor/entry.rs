@@ -56,6 +56,11 @@ struct PeersPage {
 }
 
 impl Actor {
+    /// What commands are held to.
+    pub(super) fn limits(&self) -> Limits {
+        Limits { attributes_bytes: self.node.config.limits.attributes_bytes, ..Limits::default() }
+    }
+
     /// The command that a request to join is.
     pub(super) fn joining(&self, request: &JoinRequest) -> Result<Validated, ApiError> {
         let away = match &self.state {
@@ -83,7 +88,7 @@ impl Actor {
         };
         let by = By::User { user: Arc::clone(&request.user).into(), max_role: request.max_role, peer: None };
         Command::Join(Box::new(joining))
-            .validate(by, &Limits::default())
+            .validate(by, &self.limits())
             .map_err(|invalid| ApiError::bad_request(format!("room:join: {invalid}")))
     }
 
@@ -130,19 +135,21 @@ impl Actor {
                 self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));
                 Link::Away { until, reason: room_cell::GoneReason::StaleLeft }
             };
-            links.insert(PeerId::from(peer), Linked { user: user.shared(), link, seen, secret: secret.cloned() });
+            links.insert(
+                PeerId::from(peer),
+                Linked { user: user.shared(), link, seen, secret: secret.cloned() },
+            );
         }
     }
 
     /// The answer to who joined: the room as it is, and what it needs for the media.
-    pub(super) async fn welcome(
-        &mut self,
-        peer: &str,
-    ) -> Result<Box<RawValue>, Refusal> {
+    pub(super) async fn welcome(&mut self, peer: &str) -> Result<Box<RawValue>, Refusal> {
         let room = self.serving()?;
         let Some(record) = room.cell().peer(peer).cloned() else {
             // The same commit let another connection of the user in after this one.
-            return Err(ApiError::new(ErrorCode::NotInRoom, "another connection took this one's place").into());
+            return Err(
+                ApiError::new(ErrorCode::NotInRoom, "another connection took this one's place").into()
+            );
         };
         let media = self.grant(&record.user.shared(), &record.peer.shared(), record.role).await;
         let (me, now, heartbeat) =

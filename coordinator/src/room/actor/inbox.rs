@@ -1,13 +1,16 @@
 //! What others put into the room's inbox, and what falls due by itself.
 
 use redis_scripts::InboxEntry;
-use room_cell::{Actor as By, Command, Limits, Timer};
+use room_cell::{Actor as By, Command, Timer};
 use serde::{Deserialize, Serialize};
 
 use super::commands::STRIKES;
 use super::{Actor, BATCH, State};
 use crate::error::ApiError;
 use crate::room::batch::{Source, Step};
+
+/// Reads of the inbox in one go.
+const ROUNDS: usize = 8;
 
 /// A command as it waits in an inbox.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,9 +23,17 @@ impl Actor {
     /// Executes what waits in the inbox, in order, until it is empty.
     pub(super) async fn empty_inbox(&mut self) {
         let mut last = None;
-        while self.serves() {
+        for _ in 0..ROUNDS {
+            // An unanswered commit may be of entries that stand there still.
+            if self.settle().await.is_err() {
+                self.try_inbox_again();
+                return;
+            }
+            // After a commit that failed they go one by one: only the guilty one is set aside.
+            let limit = if self.strikes > 0 { 1 } else { BATCH };
             let store = self.node.store.clone();
-            let read = store.timed("inbox_read", store.scripts.inbox_read(&self.names.keys, None, BATCH)).await;
+            let read =
+                store.timed("inbox_read", store.scripts.inbox_read(&self.names.keys, None, limit)).await;
             let entries = match read {
                 Ok(entries) => entries,
                 Err(error) => {
@@ -49,6 +60,8 @@ impl Actor {
                 .collect();
             self.execute(steps).await;
         }
+        // Others have their turn before the rest.
+        self.inbox_due = Some(crate::clock::instant());
     }
 
     fn try_inbox_again(&mut self) {
@@ -60,7 +73,7 @@ impl Actor {
             .map_err(|error| error.to_string())
             .and_then(|payload| {
                 let Payload { actor, command } = payload;
-                command.validate(actor, &Limits::default()).map_err(|invalid| invalid.to_string())
+                command.validate(actor, &self.limits()).map_err(|invalid| invalid.to_string())
             });
         match order {
             Ok(order) if !is_struck => self.recall(Step::new(order, Source::Inbox(Box::new(entry)))),
@@ -89,8 +102,7 @@ impl Actor {
         let State::Owned(room) = &self.state else { return };
         let is_heard = |session: &room_cell::MicSession| {
             room.cell().seats.values().filter_map(|seat| seat.sitter.as_ref()).any(|sitter| {
-                sitter.session == *session
-                    && audible.contains(&(sitter.user.shared(), sitter.peer.shared()))
+                sitter.session == *session && audible.contains(&(sitter.user.shared(), sitter.peer.shared()))
             })
         };
         let timers: Vec<Command> = due
@@ -104,6 +116,12 @@ impl Actor {
             })
             .collect();
         self.execute_own(timers).await;
+        let State::Owned(room) = &self.state else { return };
+        if room.cell().next_deadline().is_some_and(|deadline| deadline <= now) {
+            // Whatever kept it from acting will do so again at once.
+            let again = crate::clock::instant() + self.node.config.lease.retry_pause();
+            self.settle_due = Some(self.settle_due.map_or(again, |due| due.max(again)));
+        }
     }
 
     /// Nobody has been here for the idle time: close, or unload, unless somebody is coming.
@@ -115,9 +133,19 @@ impl Actor {
         if room.cell().closes_when_idle() {
             self.execute_own([Command::Due(Timer::Idle)]).await;
         }
-        if self.unanswered.is_none() {
-            self.unload().await;
+        match &self.state {
+            State::Owned(room) if self.unanswered.is_some() || room.cell().closes_when_idle() => {
+                self.idle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+            }
+            _ => self.unload().await,
         }
+    }
+
+    /// A room that is open again before it was given up needs what it had when it was taken.
+    pub(super) async fn enter_reopened(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        self.idle_due = None;
+        self.open_media(room.lease().token()).await;
     }
 
     /// A room that closed has nothing more to do here.

@@ -25,7 +25,8 @@ impl Actor {
         RoomRef::new(self.names.key.app(), self.names.key.room())
     }
 
-    pub(super) async fn open_media(&self, token: FenceToken) {
+    pub(super) async fn open_media(&mut self, token: FenceToken) {
+        self.router = token.as_u64();
         if let Some(media) = self.media() {
             let generation = Generation(token.as_u64());
             if let Err(error) = media.ensure_router(&self.media_room(), generation).await {
@@ -76,9 +77,10 @@ impl Actor {
         }
         let audible = self.audible().await;
         for step in &mut steps {
-            step.order = step.order.take().map(|order| {
-                order.heard(|user| audible.iter().any(|(heard, _)| **heard == *user.as_str()))
-            });
+            step.order = step
+                .order
+                .take()
+                .map(|order| order.heard(|user| audible.iter().any(|(heard, _)| **heard == *user.as_str())));
         }
         steps
     }

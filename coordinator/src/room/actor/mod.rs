@@ -80,6 +80,12 @@ struct Actor {
     outages_ms: u64,
     /// A commit went unanswered; Redis was last heard of then.
     unheard_since: Option<u64>,
+    /// Lengthening of deadlines that could not be committed yet.
+    owed_ms: u64,
+    /// What the embedded media server said while nothing could be committed.
+    unheard_media: Vec<Step>,
+    /// Generation of the media router that was last opened: a lease had again leaves it as it is.
+    router: u64,
     peers_counted: i64,
 }
 
@@ -115,6 +121,9 @@ pub(super) fn spawn(
             deadline: (0, None),
             outages_ms: 0,
             unheard_since: None,
+            owed_ms: 0,
+            unheard_media: Vec::new(),
+            router: 0,
             peers_counted: 0,
         };
         let mut work = work;
@@ -201,7 +210,8 @@ impl Actor {
                 let may_act = self.may_act();
                 let (deadline, away) = (deadline.filter(|_| may_act), self.away_due.filter(|_| may_act));
                 let made_up = self.may_make_up().then_some(now);
-                let returning = (!self.returning.is_empty()).then_some(now);
+                let heard = !self.unheard_media.is_empty() && self.settle_due.is_none();
+                let returning = (!self.returning.is_empty() || heard).then_some(now);
                 let due = [
                     window,
                     Some(lease),
@@ -244,6 +254,12 @@ impl Actor {
         if !returning.is_empty() {
             self.execute(returning).await;
         }
+        if self.settle_due.is_none() && self.unanswered.is_none() {
+            let said = std::mem::take(&mut self.unheard_media);
+            if !said.is_empty() {
+                self.execute(said).await;
+            }
+        }
         if is_due(self.gap_due) {
             self.gap_due = None;
             self.read_again("gap").await;
@@ -273,7 +289,7 @@ impl Actor {
                 _ = reply.send(answer);
             }
             Work::Command(..) | Work::Media(..) => {}
-            Work::Adopt | Work::Inbox => self.empty_inbox().await,
+            Work::Inbox => self.empty_inbox().await,
             Work::Open(opening, reply) => {
                 let answer = self.open(&opening).await;
                 _ = reply.send(answer);

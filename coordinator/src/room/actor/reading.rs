@@ -1,9 +1,10 @@
 //! Memory against Redis: reading again what may have been missed, restoring what Redis lost.
 
 use redis_scripts::{Read, Standing};
-use room_cell::{Actor as By, Command, GoneReason, Joining, Limits};
+use room_cell::{Actor as By, Command, GoneReason, Joining};
 
 use super::commands::due_of;
+use super::tenure::MOVE_SPREAD;
 use super::{Actor, GAP_PATIENCE, State};
 use crate::error::ApiError;
 use crate::node::Fatal;
@@ -46,9 +47,9 @@ impl Actor {
         }
         let state = &standing.state;
         // The commit that went unanswered was made: what it did is told now, and not taken for a surprise.
-        let made = self.unanswered.take_if(|batch| {
-            state.batch == batch.id && state.cv.as_u64() == batch.cell.version
-        });
+        let made = self
+            .unanswered
+            .take_if(|batch| state.batch == batch.id && state.cv.as_u64() == batch.cell.version);
         if let Some(batch) = made {
             self.settle_due = None;
             room.adopt_cell(batch.cell.clone());
@@ -102,8 +103,9 @@ impl Actor {
                 away: Vec::new(),
             };
             let by = By::User { user: record.user.clone(), max_role: record.max_role, peer: None };
-            if let Ok(order) = Command::Join(Box::new(joining)).validate(by, &Limits::default()) {
-                self.returning.push(Step::new(order, Source::Return(client)));
+            match Command::Join(Box::new(joining)).validate(by, &self.limits()) {
+                Ok(order) => self.returning.push(Step::new(order, Source::Return(client))),
+                Err(_) => _ = self.tell_one_to_move(&client, "lease_lost", "", MOVE_SPREAD),
             }
         }
     }

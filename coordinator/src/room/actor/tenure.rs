@@ -1,7 +1,8 @@
 //! Having the room: winning it, keeping it through an outage, giving it up.
 
-use redis_scripts::{Birth, FenceToken, Pin, Pinned, RedisMillis, Released, Standing};
-use room_cell::{Actor as By, Cell, Command, GoneReason, Limits, Role};
+use redis_scripts::{Birth, FenceToken, Pin, Pinned, RedisMillis, Released, RoomState, Standing};
+use room_cell::{Actor as By, Cell, Command, Event, GoneReason, Limits, Role, decide};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::commands::due_of;
@@ -15,7 +16,7 @@ use crate::room::gateway::{Opened, Opening};
 use crate::room::owned::{OwnedRoom, lease_of};
 use crate::room::presence::PresenceWindow;
 use crate::room::projection::Projection;
-use crate::room::snapshot::cell_of;
+use crate::room::snapshot::{UnreadableRoom, cell_of};
 use crate::room::work::{Refusal, Work};
 
 /// Pauses of clients who are told to move are spread over this.
@@ -32,7 +33,7 @@ struct Newborn {
 impl Actor {
     /// The first thing that the room is wanted for: `pin` it. What is left to do comes back.
     pub(super) async fn begin(&mut self, first: Work) -> Option<Work> {
-        if !matches!(first, Work::Join(..) | Work::Command(..) | Work::Adopt | Work::Inbox | Work::Open(..)) {
+        if !matches!(first, Work::Join(..) | Work::Command(..) | Work::Inbox | Work::Open(..)) {
             self.state = State::Ended;
             return None;
         }
@@ -49,7 +50,7 @@ impl Actor {
         }
         let (mut first, newborn) = self.newborn(first);
         let open_only = first.is_none() || matches!(first, Some(Work::Join(..)));
-        let waits = first.as_ref().is_none_or(|work| !matches!(work, Work::Adopt | Work::Inbox));
+        let waits = first.as_ref().is_none_or(|work| !matches!(work, Work::Inbox));
         let sent = Moment::now();
         let pinned = match self.pin(newborn.as_ref(), FenceToken::default(), false, open_only, waits).await {
             Ok(pinned) => pinned,
@@ -75,11 +76,18 @@ impl Actor {
         if previous.as_u64() > 0 {
             self.node.metrics.takeovers.inc();
         }
-        let (projection, cell) = match (Projection::hydrate(state), cell_of(state)) {
-            (Ok(projection), Ok(cell)) => (projection, cell),
-            (projection, cell) => {
-                let error = projection.err().map(|it| it.to_string()).or(cell.err().map(|it| it.to_string()));
-                tracing::error!(error, "the room cannot be read");
+        let read = Projection::hydrate(state).map_err(UnreadableRoom::from).and_then(|projection| {
+            let cell = cell_of(state).or_else(|error| self.remade(state, *whole).ok_or(error))?;
+            Ok((projection, cell))
+        });
+        let (projection, cell) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
+                let names = Arc::clone(&self.names);
+                let unread = OwnedRoom::new(lease, names, Projection::default(), Cell::default());
+                // Nobody is helped by holding it.
+                _ = unread.release(&self.node.store, false, None).await;
                 self.state = State::Ended;
                 if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
                     answer_with(first, ApiError::new(ErrorCode::Internal, "the room cannot be read"));
@@ -121,6 +129,24 @@ impl Actor {
         }
         self.shift(gap).await;
         first.or_else(|| newborn.and_then(joiner_of))
+    }
+
+    /// What takes the place of a cell that Redis lost while nobody had the room: an empty one, with the record's
+    /// status and version.
+    fn remade(&self, state: &RoomState, whole: bool) -> Option<Cell> {
+        if whole {
+            return None;
+        }
+        let seats = u16::try_from(self.app.seats).unwrap_or(u16::MAX);
+        let create = Command::Create { seats, capacity: self.app.capacity, auto_close: false };
+        let order = create.validate(By::Backend, &Limits::default()).ok()?;
+        let mut cell = Cell::default();
+        cell.advance(&decide(&cell, &order, &self.app.rules(), self.redis_now()).ok()?);
+        if state.status == "closed" {
+            cell.advance(&[Event::Closed { reason: None }]);
+        }
+        cell.version = state.cv.as_u64();
+        Some(cell)
     }
 
     /// What the room would be made of. A joiner becomes part of it; other work comes back.
@@ -218,7 +244,6 @@ impl Actor {
         if !matches!(room.cell().status, room_cell::Status::Closed) {
             return Ok(Opened::Found);
         }
-        let token = room.lease().token();
         let command = Command::Reopen {
             seats: opening.seats,
             capacity: opening.capacity,
@@ -230,8 +255,6 @@ impl Actor {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.execute(vec![Step::new(order, Source::Asked(None, Some(reply)))]).await;
         answer.await.unwrap_or(Err(Refusal::Gone))?;
-        self.idle_due = None;
-        self.open_media(token).await;
         Ok(Opened::Reopened)
     }
 
@@ -249,14 +272,16 @@ impl Actor {
             return;
         }
         // Late or not, it is right: without it what fell due would act at once.
-        if let Ok(order) = (Command::Shift { by_ms }).validate(By::Owner, &Limits::default()) {
-            self.execute(vec![Step::new(order, Source::Own)]).await;
-        }
+        let Ok(order) = (Command::Shift { by_ms }).validate(By::Owner, &Limits::default()) else { return };
+        let before = room.cell().version;
+        self.execute(vec![Step::new(order, Source::Own)]).await;
+        let is_done = matches!(&self.state, State::Owned(room) if room.cell().version > before);
+        self.owed_ms = if is_done { 0 } else { by_ms };
     }
 
     /// Whether what falls due may act: not while Redis is silent, nor before deadlines were lengthened after that.
     pub(super) fn may_act(&self) -> bool {
-        self.unheard_since.is_none() && self.is_in_touch()
+        self.owed_ms == 0 && self.unheard_since.is_none() && self.is_in_touch()
     }
 
     /// Whether Redis answers, and every outage that the heartbeat saw is made up for.
@@ -266,7 +291,8 @@ impl Actor {
 
     /// Whether Redis answers again after a silence that the heartbeat did not see.
     pub(super) fn may_make_up(&self) -> bool {
-        self.unheard_since.is_some() && self.unanswered.is_none() && self.is_in_touch()
+        let is_owed = self.owed_ms > 0 || self.unheard_since.is_some();
+        is_owed && self.unanswered.is_none() && self.settle_due.is_none() && self.is_in_touch()
     }
 
     /// Lengthens what fell due in a silence of Redis that was too short for the heartbeat.
@@ -285,6 +311,9 @@ impl Actor {
 
     /// Redis answers again after an outage.
     pub(super) async fn after_outage(&mut self) {
+        if !self.serves() {
+            return;
+        }
         let outages = self.node.outages_ms();
         let gap = outages.saturating_sub(std::mem::replace(&mut self.outages_ms, outages));
         let silence = self.silence_ms();
@@ -301,7 +330,7 @@ impl Actor {
         if self.away_due.is_some() {
             self.away_due = Some(until);
         }
-        self.shift(gap).await;
+        self.shift(gap.saturating_add(self.owed_ms)).await;
     }
 
     fn hold(&mut self, room: OwnedRoom) {
@@ -380,7 +409,13 @@ impl Actor {
         // A room that Redis lost is made again, to be restored from memory.
         let newborn = Newborn {
             settings: settings::defaults().to_vec(),
-            batch: Batch::stage(String::new(), &suspended.cell, Vec::new(), &self.app.rules(), self.redis_now()),
+            batch: Batch::stage(
+                String::new(),
+                &suspended.cell,
+                Vec::new(),
+                &self.app.rules(),
+                self.redis_now(),
+            ),
         };
         let pinned = match self.pin(Some(&newborn), token, true, false, false).await {
             Ok(pinned) => pinned,
@@ -434,7 +469,8 @@ impl Actor {
     pub(super) async fn unload(&mut self) {
         let State::Owned(room) = &self.state else { return };
         let token = room.lease().token();
-        match room.release(&self.node.store, true).await {
+        let due = due_of(room.cell(), self.redis_now().0, &self.app);
+        match room.release(&self.node.store, true, due).await {
             Ok(Released::Ok) => {
                 tracing::debug!("unloaded");
                 self.close_media(token).await;
@@ -460,7 +496,8 @@ impl Actor {
         self.flush_presence();
         let told = match std::mem::replace(&mut self.state, State::Ended) {
             State::Owned(room) => {
-                if let Err(error) = room.release(&self.node.store, false).await {
+                let due = due_of(room.cell(), self.redis_now().0, &self.app);
+                if let Err(error) = room.release(&self.node.store, false, due).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "not released; it waits for its time to live"

@@ -30,6 +30,8 @@ impl<'a> Message<'a> {
             event: String,
             #[serde(borrow)]
             body: &'a RawValue,
+            #[serde(default)]
+            except: Option<String>,
         }
         #[derive(Deserialize)]
         struct Named {
@@ -39,8 +41,6 @@ impl<'a> Message<'a> {
         struct Details {
             #[serde(default)]
             room: Option<String>,
-            #[serde(default)]
-            except: Option<String>,
         }
         let Ok(raw) = serde_json::from_str::<Raw<'a>>(text) else {
             // Whatever else is wrong with it, an event of the owner's path is named as such.
@@ -53,9 +53,9 @@ impl<'a> Message<'a> {
         }
         let app = AppCode::new(&raw.app).map_err(|_| Astray::Malformed)?;
         let user = UserId::new(&raw.user).map_err(|_| Astray::Malformed)?;
-        let Details { room, except } = serde_json::from_str(raw.body.get()).unwrap_or_default();
+        let Details { room } = serde_json::from_str(raw.body.get()).unwrap_or_default();
         let room = room.and_then(|id| Some(RoomKey::new(app.clone(), RoomId::new(&id).ok()?)));
-        Ok(Self { app, user, event, body: raw.body, room, except })
+        Ok(Self { app, user, event, body: raw.body, room, except: raw.except })
     }
 }
 

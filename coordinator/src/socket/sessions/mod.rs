@@ -7,6 +7,7 @@
 mod book;
 pub mod control;
 pub mod expiry;
+pub mod notices;
 pub mod record;
 mod store;
 

@@ -1,7 +1,7 @@
 //! What Redis is told of sessions.
 
-pub(super) use redis_scripts::{SESSIONS_LIFE, SessionOpen};
 use redis_scripts::ScriptError;
+pub(super) use redis_scripts::{SESSIONS_LIFE, SessionOpen};
 use std::time::Duration;
 
 use crate::node::Store;
