@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::clients::{assert_refused_for_now, insist};
 use crate::lane::Past;
-use crate::stored::{Stored, of_room};
+use crate::stored::{Stored, named, of_room};
 
 const ROOM: &str = "voices";
 const FOR_NOW: [&str; 2] = ["STORE_UNAVAILABLE", "LEASE_LOST"];
@@ -210,13 +210,14 @@ async fn copy(redis: &RedisServer) -> Vec<(String, Reply)> {
 async fn fall_back(redis: &RedisServer, copies: Vec<(String, Reply)>) {
     const BACK: &str = "for i, key in ipairs(KEYS) do redis.call('DEL', key) if ARGV[i] ~= '' then \
                         redis.call('RESTORE', key, 0, ARGV[i]) end end \
-                        for _, key in ipairs(redis.call('KEYS', '*:answer:*')) do redis.call('DEL', key) end";
+                        for _, key in ipairs(redis.call('KEYS', ARGV[#ARGV])) do redis.call('DEL', key) end";
     let mut command: Vec<Vec<u8>> = vec![b"EVAL".to_vec(), BACK.into(), copies.len().to_string().into()];
     command.extend(copies.iter().map(|(key, _)| key.clone().into_bytes()));
     command.extend(copies.into_iter().map(|(_, dump)| match dump {
         Reply::Bytes(dump) => dump,
         _ => Vec::new(),
     }));
+    command.push(format!("{}*", named(KeyKind::Answer, "")).into_bytes());
     let answer = redis.command(&command).await;
     assert_eq!(answer, Reply::Nil, "{answer:?}");
 }
