@@ -58,6 +58,9 @@ pub fn unix_millis() -> u64 {
     wall_ms()
 }
 
+/// An answer of Redis that took longer tells too little of its clock.
+const LATE_ANSWER: Duration = Duration::from_millis(500);
+
 /// Redis's clock as last heard of, for times that clients see.
 #[derive(Debug, Default)]
 pub struct RedisClock {
@@ -65,9 +68,15 @@ pub struct RedisClock {
 }
 
 impl RedisClock {
-    /// Notes what Redis's clock said just now.
-    pub fn heard(&self, redis_ms: u64) {
-        let offset = i64::try_from(redis_ms).unwrap_or(i64::MAX) - i64::try_from(wall_ms()).unwrap_or(0);
+    /// Notes what Redis's clock said in an answer that took so long from its question: half of that is what the
+    /// answer took on its way. One that took very long says nothing.
+    pub fn heard(&self, redis_ms: u64, took: Duration) {
+        if took > LATE_ANSWER {
+            return;
+        }
+        let since = i64::try_from(took.as_millis() / 2).unwrap_or(0);
+        let now = i64::try_from(redis_ms).unwrap_or(i64::MAX).saturating_add(since);
+        let offset = now - i64::try_from(wall_ms()).unwrap_or(0);
         self.offset_ms.store(offset, Ordering::Relaxed);
     }
 
@@ -100,8 +109,10 @@ mod tests {
     #[test]
     fn redis_time_follows_what_was_heard() {
         let clock = RedisClock::default();
-        clock.heard(wall_ms() + 60_000);
+        clock.heard(wall_ms() + 60_000, Duration::from_millis(200));
         let ahead = clock.now_ms() - wall_ms();
-        assert!((59_000..=61_000).contains(&ahead), "{ahead}");
+        assert!((59_100..=61_100).contains(&ahead), "{ahead}");
+        clock.heard(wall_ms(), Duration::from_secs(2));
+        assert!(clock.now_ms() - wall_ms() >= 59_000, "an answer that took too long counts for nothing");
     }
 }

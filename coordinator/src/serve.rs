@@ -92,7 +92,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
 
     let (signals, heard) = mpsc::channel(MEDIA_SIGNALS);
     let clock = Arc::new(crate::clock::RedisClock::default());
-    clock.heard(now);
+    clock.heard(now, Duration::ZERO);
     let media = media(&config, &clock, signals)?;
     let metrics = Metrics::new()?;
     let node = Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, media, clock });

@@ -110,7 +110,7 @@ async fn beat(node: &Arc<Node>, turn: usize, pulses: &mut Pulses) -> Result<(), 
         let with = Heartbeat { me: &store.me, owner_ttl: store.owner_ttl, fields, owned: &leases, watched };
         match store.timed("heartbeat", store.scripts.heartbeat(&store.keys, with)).await? {
             Beat::Ok { now, owned: reports, watched: stands } => {
-                node.redis_clock.heard(now.as_u64());
+                node.redis_clock.heard(now.as_u64(), Moment::now().since(sent));
                 for ((_, held), report) in owned.iter().zip(reports) {
                     report_to(held, report, sent);
                 }

@@ -72,7 +72,7 @@ impl Actor {
             self.state = State::Refused(pinned);
             return None;
         };
-        self.node.redis_clock.heard(now.as_u64());
+        self.node.redis_clock.heard(now.as_u64(), Moment::now().since(sent));
         if previous.as_u64() > 0 {
             self.node.metrics.takeovers.inc();
         }
