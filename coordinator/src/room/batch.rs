@@ -331,3 +331,100 @@ pub fn without_repeats(steps: Vec<Step>) -> Vec<Vec<Step>> {
     }
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis_scripts::OwnedKeep;
+    use room_cell::{Command, Devices, Limits};
+
+    const RULES: Rules = Rules {
+        devices: Devices::Replace,
+        publish_deadline_ms: 15_000,
+        ring_ms: 45_000,
+        transition_ms: 15_000,
+        clock_tolerance_ms: 1_000,
+        external_media: false,
+        live_list: true,
+    };
+
+    fn order(command: Command) -> Validated {
+        command.validate(Actor::Backend, &Limits::default()).unwrap()
+    }
+
+    fn room() -> Cell {
+        let create = order(Command::Create { seats: 2, capacity: None, auto_close: false });
+        let mut cell = Cell::default();
+        let events = decide(&cell, &create, &RULES, Millis(1)).unwrap();
+        cell.advance(&events);
+        cell
+    }
+
+    fn entry(number: u8, id: Option<&str>, deadline: u64) -> Step {
+        let keep = id.map(|id| OwnedKeep { caller: "key:k".into(), id: id.into(), digest: "d".into() });
+        let entry = InboxEntry {
+            entry: format!("{number}-0"),
+            keep,
+            reply: Some(("b/1".into(), number.to_string())),
+            deadline: Some(RedisMillis::new(deadline)),
+            ..InboxEntry::default()
+        };
+        let lock = order(Command::LockDoor { locked: number % 2 == 1 });
+        Step::new(lock, Source::Inbox(Box::new(entry)))
+    }
+
+    fn stage(cell: &Cell, steps: Vec<Step>, now: u64) -> Batch {
+        Batch::stage("b".to_owned(), cell, steps, &RULES, Millis(now))
+    }
+
+    #[test]
+    fn i_13_what_came_too_late_leaves_the_inbox_and_spends_no_id() {
+        let batch = stage(&room(), vec![entry(1, Some("x"), 10)], 11);
+        let prepared = batch.prepare();
+        let late = prepared[0].committing();
+        assert!(late.entry.is_none() && late.answer.contains("TIMEOUT"), "{late:?}");
+        assert_eq!(late.keep.map(|keep| keep.digest), Some(""), "the id may be sent again");
+        assert_eq!((late.inbox.map(|inbox| inbox.entry), late.deadline), (Some("1-0"), None));
+    }
+
+    #[test]
+    fn i_13_a_repeat_that_is_late_as_well_does_not_hold_up_what_is_behind_it() {
+        let mut batch = stage(&room(), vec![entry(1, Some("x"), 10), entry(3, None, 1_000)], 5);
+        // Redis has the answer of an earlier execution; meanwhile the deadline passed.
+        let answer = Answer::Done(Done { cell: 7, result: serde_json::Map::new() });
+        batch.repeated(vec![(0, Repeat::Answered { digest: "d".into(), answer: answer.text() })]);
+        let batch = stage(&room(), batch.steps, 20);
+        let prepared = batch.prepare();
+        let (repeat, behind) = (prepared[0].committing(), prepared[1].committing());
+        assert_eq!((repeat.deadline, repeat.keep), (None, None), "nothing that Redis could refuse again");
+        assert_eq!((repeat.answer, repeat.entry), (&*answer.text(), None));
+        assert!(behind.entry.is_some(), "{behind:?}");
+    }
+
+    #[test]
+    fn a_refusal_that_may_end_by_itself_is_compared_and_not_kept() {
+        let seat =
+            |session: &str| Command::MicUp { user: Some("ann".into()), seat: None, session: session.into() };
+        let key = Idempotency { caller: "key:k".into(), id: "x".into(), digest: "d".into() };
+        let step = Step::new(order(seat("s")), Source::Asked(Some(key), None));
+        let batch = stage(&room(), vec![step], 5);
+        assert!(batch.needs_commit(), "what its id was answered before counts more");
+        let prepared = batch.prepare();
+        assert_eq!(prepared[0].committing().keep.map(|keep| keep.digest), Some(""), "NOT_IN_ROOM");
+    }
+
+    #[test]
+    fn an_id_that_was_used_for_something_else_is_refused() {
+        let Outcome::Kept(answer) = recalled(Some("mine"), "theirs", "{}") else { panic!("not kept") };
+        assert_eq!(answer.into_result().unwrap_err().code, ErrorCode::BadRequest);
+        assert!(matches!(recalled(Some("d"), "d", "{"), Outcome::Kept(Answer::Refused { .. })), "unreadable");
+    }
+
+    #[test]
+    fn the_same_id_is_not_twice_in_one_part() {
+        let steps =
+            vec![entry(1, Some("x"), 9), entry(2, Some("y"), 9), entry(3, Some("x"), 9), entry(4, None, 9)];
+        let parts: Vec<usize> = without_repeats(steps).iter().map(Vec::len).collect();
+        assert_eq!(parts, [2, 2]);
+    }
+}

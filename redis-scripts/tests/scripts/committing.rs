@@ -191,6 +191,21 @@ on_both! {
         assert_eq!(cv(&commit(world, with).await), 4);
     }
 
+    async fn i_13_an_answer_that_is_not_to_be_kept_is_looked_for_all_the_same(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        let refused = Keep { digest: "", ..KEEP };
+        let looking = [Committing { keep: Some(refused), answer: "{}", ..Committing::default() }];
+        let none = CellChanges::default();
+        assert_eq!(cv(&commit(world, world.commit(&me, token, 1, &looking, &none)).await), 1);
+        assert_eq!(world.scripts.answer(&world.keys, &world.room, KEEP.caller, KEEP.id).await.unwrap(), None);
+        let kept = [Committing { keep: Some(KEEP), answer: "7", ..MADE }];
+        commit(world, Commit { batch: "b2", ..world.commit(&me, token, 1, &kept, &none) }).await;
+        let again = commit(world, Commit { batch: "b3", ..world.commit(&me, token, 2, &looking, &none) }).await;
+        let answered = Repeat::Answered { digest: KEEP.digest.to_owned(), answer: "7".to_owned() };
+        assert_eq!(again, Committed::Again { repeats: vec![(0, answered)] });
+    }
+
     async fn i_14_each_command_with_events_is_in_the_lane_once_and_in_order(world: &World) {
         let (a, b) = (world.register("a").await, world.register("b").await);
         let first = world.own(&a).await;

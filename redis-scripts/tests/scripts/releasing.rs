@@ -94,6 +94,15 @@ on_both! {
         assert!(world.ttl_ms(&world.names.inbox).await > 0);
     }
 
+    async fn an_empty_room_stays_due_for_what_still_falls_due_in_it(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        let due = Some(RedisMillis::new(99));
+        let with = Release { me: &me, room: &world.room, keys: &world.names, token, life: LIFE, only_empty: true, due };
+        assert_eq!(world.scripts.release(&world.keys, with).await.unwrap(), Released::Ok);
+        assert_eq!(world.due().await, Some(99));
+    }
+
     async fn a_room_half_way_stays_due_and_one_at_rest_does_not(world: &World) {
         let me = world.register("a").await;
         for (status, is_due) in [("active", false), ("closed", false), ("creating", true), ("closing", true)] {

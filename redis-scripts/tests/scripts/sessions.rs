@@ -24,7 +24,8 @@ async fn of(world: &World, user: &str) -> Vec<(String, String)> {
 }
 
 async fn notify(world: &World, users: &[&str]) -> usize {
-    let with = Notify { app: APP, users, event: "call:\"incoming\"", body: r#"{"call":"c/1"}"# };
+    let with =
+        Notify { app: APP, users, event: "call:\"incoming\"", body: r#"{"call":"c/1"}"#, except: None };
     world.scripts.notify(&world.keys, with).await.expect("an answer")
 }
 

@@ -216,7 +216,7 @@ impl Scene {
             "sessions_touch" => scripts.sessions_touch(keys, &[(APP, "ann")], LIFE).await,
             "sessions_of" => scripts.sessions_of(keys, APP, "ann").await.map(drop),
             "notify" => {
-                let with = Notify { app: APP, users: &["ann"], event: "e", body: "{}" };
+                let with = Notify { app: APP, users: &["ann"], event: "e", body: "{}", except: None };
                 scripts.notify(keys, with).await.map(drop)
             }
             "touch" => {
