@@ -11,6 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::{Fatal, Node, register};
 use crate::clock::Moment;
+use crate::config::App;
 use crate::room::lease::LeaseTerm;
 use crate::room::work::{Present, RoomHandle, Work};
 
@@ -222,7 +223,7 @@ pub async fn touch(node: Arc<Node>) {
 
 async fn send_touch(node: &Node, chunk: &[Present]) {
     let store = &node.store;
-    let horizon = node.config.apps.iter().map(|app| app.people_horizon()).max().unwrap_or_default();
+    let horizon = node.config.apps.iter().map(App::people_horizon).max().unwrap_or_default();
     for present in chunk {
         for part in present.users.chunks(TOUCHED) {
             let users: Vec<&str> = part.iter().map(|user| &**user).collect();

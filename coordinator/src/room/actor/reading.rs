@@ -72,21 +72,21 @@ impl Actor {
             self.tell_change(&change).await;
         }
         self.follow_early().await;
-        self.meet_cell(cell);
+        self.meet_cell(&cell);
     }
 
     /// Takes over a cell that was changed by somebody else, or before this instance had the room.
-    fn meet_cell(&mut self, cell: room_cell::Cell) {
+    fn meet_cell(&mut self, cell: &room_cell::Cell) {
         let until = crate::clock::instant() + self.app.grace;
         let State::Owned(room) = &mut self.state else { return };
-        if cell.version == room.cell().version && cell == *room.cell() {
+        if cell.version == room.cell().version && *cell == *room.cell() {
             return;
         }
         let to = cell.version;
         let old = room.adopt_cell(cell.clone());
-        let lost = room.links_mut().meet(&cell, until, GoneReason::StaleLeft);
+        let lost = room.links_mut().meet(cell, until, GoneReason::StaleLeft);
         self.away_due = Some(self.away_due.map_or(until, |due| due.min(until)));
-        self.tell_delta(&Delta::between(&old, &cell), to);
+        self.tell_delta(&Delta::between(&old, cell), to);
         for (peer, linked) in lost {
             let Link::Connected(client) = linked.link else { continue };
             // Whoever is connected comes back as who it was, if the cell as it is now lets it.
