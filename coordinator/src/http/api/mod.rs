@@ -1,6 +1,6 @@
 //! The HTTP API for an app's back ends, and the callbacks of media servers. Any instance takes any call.
 //!
-//! Each call is one [`call::Call`]: its route, and all that the OpenAPI document at `/openapi.json` and the
+//! Each call is one `call::Call`: its route, and all that the OpenAPI document at `/openapi.json` and the
 //! manual's page say of it. What the calls ask of rooms goes through [`crate::room::gateway`], which finds the
 //! room's owner. Every refusal is a problem document ([`super::problem`]), those of the router as well.
 

@@ -1,7 +1,7 @@
 //! Who is connected to this instance: each connection, by its socket and by its user, and until when its
 //! token lets it be.
 //!
-//! The [`Book`] is pure. One task follows the expiry of tokens ([`expiry`]); one tells Redis which sessions
+//! The book of them is pure. One task follows the expiry of tokens ([`expiry`]); one tells Redis which sessions
 //! are here, so that other instances find them ([`record`]); what those send is in [`control`].
 
 mod book;
