@@ -24,8 +24,11 @@ impl Known {
         }
     }
 
-    /// Applies a `room:update`. It must follow what is known, without a gap.
+    /// Applies a `room:update` of settings. It must follow what is known, without a gap.
     pub(crate) fn hear(&mut self, event: &Event) {
+        if event.body["of"] != "settings" {
+            return;
+        }
         let number = |field: &str| event.body[field].as_i64().expect("a version");
         let (from, to) = (number("from"), number("to"));
         if to <= self.version {
@@ -42,7 +45,10 @@ impl Known {
 
     /// Waits until `conn` has been told of `version`, and applies everything up to it.
     pub(crate) async fn follow(&mut self, driver: &Driver, conn: &str, version: i64, within: Duration) {
-        let told = |event: &Event| event.name == "room:update" && event.body["to"].as_i64() >= Some(version);
+        let told = |event: &Event| {
+            let is_of_settings = event.name == "room:update" && event.body["of"] == "settings";
+            is_of_settings && event.body["to"].as_i64() >= Some(version)
+        };
         if self.version < version && !driver.events(conn, Some("room:update")).await.iter().any(told) {
             // A repair tells of several versions at once, so that one of them may never come by itself.
             let position = driver.position(conn).await.saturating_sub(1);
