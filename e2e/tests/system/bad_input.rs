@@ -7,7 +7,7 @@ use e2e::coordinator::Coordinator;
 use e2e::driver::{Driver, Failure};
 use e2e::http;
 use e2e::token::Token;
-use e2e::wait::{self, SOON};
+use e2e::wait::SOON;
 use serde_json::{Value, json};
 
 const ROOM: &str = "math";
@@ -342,11 +342,10 @@ async fn a_token_allows_what_it_says_and_until_it_says() {
 
     driver.connect("brief", &url, &Token::new("eve", "host").expires_in(3).sign()).await.unwrap();
     assert_eq!(ask(&driver, "brief", "room:join", json!({ "room": ROOM })).await["ok"], true);
-    wait::eventually(SOON, || async {
-        let ack = ask(&driver, "brief", "room:heartbeat", json!({ "room": ROOM })).await;
-        if ack["error"]["code"] == "UNAUTHENTICATED" { Ok(()) } else { Err(ack) }
-    })
-    .await;
+    let ended = |event: &e2e::driver::Event| {
+        event.name == "session:evicted" && event.body["reason"] == "token_expired"
+    };
+    driver.wait_event("brief", 0, SOON, ended).await;
     unmoved(&driver, &cluster).await;
 }
 

@@ -232,7 +232,7 @@ impl Actor {
             for step in &mut batch.steps {
                 late_answer(step);
             }
-            self.unanswered = Some(batch);
+            self.went_unanswered(batch);
             return;
         }
         self.node.metrics.commits.inc();

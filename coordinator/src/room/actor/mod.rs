@@ -148,8 +148,8 @@ impl Actor {
         while !matches!(self.state, State::Ended | State::Refused(_)) {
             let due = self.next_due();
             let suspended = matches!(self.state, State::Suspended(_));
+            // Whichever is ready: neither what falls due nor what comes in keeps the other waiting.
             tokio::select! {
-                biased;
                 () = sleep_until(due) => self.tick().await,
                 changed = store_up.changed() => match changed {
                     Ok(()) if *store_up.borrow_and_update() => {
@@ -210,7 +210,8 @@ impl Actor {
                 let may_act = self.may_act();
                 let (deadline, away) = (deadline.filter(|_| may_act), self.away_due.filter(|_| may_act));
                 let made_up = self.may_make_up().then_some(now);
-                let heard = !self.unheard_media.is_empty() && self.settle_due.is_none();
+                let heard =
+                    !self.unheard_media.is_empty() && self.settle_due.is_none() && self.unanswered.is_none();
                 let returning = (!self.returning.is_empty() || heard).then_some(now);
                 let due = [
                     window,

@@ -269,6 +269,7 @@ impl Actor {
     pub(super) async fn shift(&mut self, by_ms: u64) {
         let State::Owned(room) = &self.state else { return };
         if by_ms == 0 || room.cell().next_deadline().is_none() {
+            self.owed_ms = 0;
             return;
         }
         // Late or not, it is right: without it what fell due would act at once.
@@ -276,7 +277,12 @@ impl Actor {
         let before = room.cell().version;
         self.execute(vec![Step::new(order, Source::Own)]).await;
         let is_done = matches!(&self.state, State::Owned(room) if room.cell().version > before);
-        self.owed_ms = if is_done { 0 } else { by_ms };
+        self.owed_ms = 0;
+        if !is_done {
+            self.owed_ms = by_ms;
+            let again = crate::clock::instant() + self.node.config.lease.retry_pause();
+            self.settle_due = Some(self.settle_due.map_or(again, |due| due.max(again)));
+        }
     }
 
     /// Whether what falls due may act: not while Redis is silent, nor before deadlines were lengthened after that.
