@@ -238,8 +238,11 @@ impl Actor {
         self.node.metrics.commits.inc();
         self.follow_links(&batch);
         self.tell_batch(&batch).await;
-        let mut events = batch.steps.iter().flat_map(Step::events);
-        if events.any(|event| matches!(event, Event::Reopened { .. })) {
+        let did = |fits: fn(&Event) -> bool| batch.steps.iter().flat_map(Step::events).any(fits);
+        if did(|event| matches!(event, Event::Shifted { .. })) {
+            self.owed_ms = 0;
+        }
+        if did(|event| matches!(event, Event::Reopened { .. })) {
             self.enter_reopened().await;
         }
         self.answer_all(batch).await;

@@ -274,12 +274,10 @@ impl Actor {
         }
         // Late or not, it is right: without it what fell due would act at once.
         let Ok(order) = (Command::Shift { by_ms }).validate(By::Owner, &Limits::default()) else { return };
-        let before = room.cell().version;
+        // Owed until it is committed, however that comes about.
+        self.owed_ms = by_ms;
         self.execute(vec![Step::new(order, Source::Own)]).await;
-        let is_done = matches!(&self.state, State::Owned(room) if room.cell().version > before);
-        self.owed_ms = 0;
-        if !is_done {
-            self.owed_ms = by_ms;
+        if self.owed_ms > 0 {
             let again = crate::clock::instant() + self.node.config.lease.retry_pause();
             self.settle_due = Some(self.settle_due.map_or(again, |due| due.max(again)));
         }
