@@ -383,7 +383,14 @@ impl Actor {
 
     /// Stops serving the room; who is connected stays known until a `pin` tells what becomes of it.
     pub(super) fn suspend(&mut self, how: &'static str) {
-        let State::Owned(room) = std::mem::replace(&mut self.state, State::Ended) else { return };
+        let room = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Owned(room) => room,
+            // It was before: what is left of it stays as it is.
+            other => {
+                self.state = other;
+                return;
+            }
+        };
         self.node.metrics.lease_losses.with_label_values(&[how]).inc();
         tracing::warn!(how, token = room.lease().token().as_u64(), "the lease is lost");
         self.standing.hold(None);
