@@ -9,7 +9,7 @@ use super::tenure::MOVE_SPREAD;
 use super::{Actor, State};
 use crate::config::App;
 use crate::error::ApiError;
-use crate::room::answer::Answer;
+use crate::room::answer::{Answer, Done};
 use crate::room::batch::{Batch, Outcome, Source, Step, recalled, without_repeats};
 use crate::room::owned::CommitError;
 use crate::room::work::{Ordered, Refusal, Work};
@@ -274,13 +274,7 @@ impl Actor {
                 }
                 Source::Asked(_, reply) => {
                     let Some(reply) = reply.take() else { continue };
-                    let answer = match outcome {
-                        Some(Outcome::Done(done, _)) => Ok(done),
-                        Some(Outcome::Refused(error)) => Err(error),
-                        Some(Outcome::Kept(answer)) => answer.into_result(),
-                        None => Err(ApiError::lease_lost()),
-                    };
-                    _ = reply.send(answer.map_err(Refusal::from));
+                    _ = reply.send(result_of(outcome));
                 }
                 Source::Return(client) if !is_done => {
                     tracing::warn!(label, "somebody who is connected could not be put back");
@@ -316,19 +310,24 @@ impl Actor {
     }
 }
 
+/// What a caller is told of what became of its command.
+fn result_of(outcome: Option<Outcome>) -> Result<Done, Refusal> {
+    let result = match outcome {
+        Some(Outcome::Done(done, _)) => Ok(done),
+        Some(Outcome::Refused(error)) => Err(error),
+        Some(Outcome::Kept(answer)) => answer.into_result(),
+        None => Err(ApiError::lease_lost()),
+    };
+    result.map_err(Refusal::from)
+}
+
 /// The answer to what was committed, but not before the lease ran out.
 fn late_answer(step: &mut Step) {
     let outcome = step.outcome().cloned();
     if let Source::Asked(_, reply) = &mut step.source
         && let Some(reply) = reply.take()
     {
-        let answer = match outcome {
-            Some(Outcome::Done(done, _)) => Ok(done),
-            Some(Outcome::Refused(error)) => Err(error),
-            Some(Outcome::Kept(answer)) => answer.into_result(),
-            None => Err(ApiError::lease_lost()),
-        };
-        _ = reply.send(answer.map_err(Refusal::from));
+        _ = reply.send(result_of(outcome));
         return;
     }
     refuse(step, &ApiError::lease_lost());
