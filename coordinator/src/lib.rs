@@ -19,6 +19,7 @@
 //! turned away.
 
 pub mod auth;
+pub mod callbacks;
 pub mod classroom;
 pub mod cli;
 pub mod clock;
@@ -27,6 +28,7 @@ pub mod dev;
 pub mod error;
 pub mod http;
 pub mod limits;
+pub mod media;
 pub mod metrics;
 pub mod node;
 #[cfg(test)]

@@ -54,6 +54,10 @@ pub struct Metrics {
     pub admissions_refused: IntCounter,
     /// Events of media servers, by kind.
     pub media_events: IntCounterVec,
+    /// Calls of external media servers, by call and result.
+    pub media_calls: IntCounterVec,
+    /// Comparisons with media servers' lists, and what they found.
+    pub reconciled: IntCounterVec,
     /// Events of callbacks, by vendor and what became of them.
     pub rtc_callbacks: IntCounterVec,
     /// What the reaper's leader did, by action.
@@ -121,6 +125,16 @@ impl Metrics {
             heartbeats: counters("heartbeats_total", "heartbeats by result", &["result"])?,
             admissions_refused: counter("admissions_refused_total", "joins refused by the admission limit")?,
             media_events: counters("media_events_total", "events of media servers", &["kind"])?,
+            media_calls: counters(
+                "media_calls_total",
+                "calls of external media servers by result",
+                &["call", "result"],
+            )?,
+            reconciled: counters(
+                "reconciled_total",
+                "rooms compared with their media server's list, and what was found wrong",
+                &["what"],
+            )?,
             rtc_callbacks: counters(
                 "rtc_callbacks_total",
                 "events of callbacks by vendor and what became of them",

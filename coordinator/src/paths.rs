@@ -140,6 +140,7 @@ paths! {
         MonitoredPresence "room:presence" "A monitored room: who came and who left."
         MonitoredMic "mic:update" "A monitored room: seats."
         MonitoredCall "call:update" "A monitored room: its call."
+        WatchedSpeakers "room:speakers" "A watched or monitored room: who is heard how loudly."
     }
     /// Through Redis to the instances that hold sessions of a user, and from there to all of them.
     Control {

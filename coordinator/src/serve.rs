@@ -1,8 +1,10 @@
 //! `coordinator serve`: an instance from its first look at Redis to its last lease released.
 
 use fred::interfaces::ClientLike as _;
-use key_prefix::{AppCode, Keys, Prefix, RoomId, RoomKey};
-use media_bridge::{ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEvent, MediaEventKind, MediaSignal, RoomRef};
+use key_prefix::{Keys, Prefix, RoomKey};
+use media_bridge::{
+    ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEvent, MediaEventKind, MediaKind, MediaSignal,
+};
 use redis_scripts::Scripts;
 use room_cell::{MediaFact, MediaIdentity, MediaReport, Millis};
 use std::net::SocketAddr;
@@ -12,9 +14,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{Config, MediaKind, Role};
+use crate::config::{Config, Role};
+use crate::media::MediaServers;
 use crate::metrics::Metrics;
 use crate::node::{Fatal, Node, Parts, drain, heartbeat, reaping, register};
+use crate::room::names::key_of;
 use crate::room::work::Work;
 use crate::socket::{lists, sessions};
 use crate::{http, store, sync};
@@ -50,8 +54,8 @@ pub enum ServeError {
     /// The metrics cannot be registered.
     #[error("metrics")]
     Metrics(#[from] prometheus::Error),
-    /// The media server cannot start.
-    #[error("the embedded media server cannot start")]
+    /// A media server cannot be used.
+    #[error("a media server cannot be used")]
     Media(#[from] media_bridge::MediaError),
     /// Signals cannot be had.
     #[error("signals")]
@@ -93,9 +97,16 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let (signals, heard) = mpsc::channel(MEDIA_SIGNALS);
     let clock = Arc::new(crate::clock::RedisClock::default());
     clock.heard(now, Duration::ZERO);
-    let media = media(&config, &clock, signals)?;
+    let now: ClockMs = {
+        let clock = Arc::clone(&clock);
+        Arc::new(move || i64::try_from(clock.now_ms()).unwrap_or(i64::MAX))
+    };
+    let embedded = embedded(&config, &now, signals)?;
+    let media = Arc::new(MediaServers::new(&config, &keys.prefix().to_string(), &now)?);
     let metrics = Metrics::new()?;
-    let node = Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, media, clock });
+    let node =
+        Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, clock });
+    node.media.watch(&node.config, &node.ending);
     sync::listen(Arc::clone(&node), subscriber.clone()).await.map_err(ServeError::Subscribe)?;
     tokio::spawn(heartbeat::run(Arc::clone(&node)));
     tokio::spawn(heartbeat::touch(Arc::clone(&node)));
@@ -137,8 +148,8 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     tokio::time::sleep(FAREWELL).await;
     io.close().await;
     node.ending.cancel();
-    if let Some(media) = &node.media {
-        media.shutdown().await;
+    if let Some(embedded) = &node.embedded {
+        embedded.shutdown().await;
     }
     _ = subscriber.quit().await;
     _ = node.store.scripts.client().quit().await;
@@ -162,17 +173,15 @@ fn reachable(listen: SocketAddr) -> String {
     format!("{host}:{}", listen.port())
 }
 
-fn media(
+fn embedded(
     config: &Config,
-    clock: &Arc<crate::clock::RedisClock>,
+    now: &ClockMs,
     signals: mpsc::Sender<MediaSignal>,
 ) -> Result<Option<EmbeddedSfu>, ServeError> {
-    if !config.media.iter().any(|media| media.kind == MediaKind::Embedded) {
+    if !config.media.iter().any(|media| media.kind() == MediaKind::Embedded) {
         return Ok(None);
     }
-    let clock = Arc::clone(clock);
-    let now: ClockMs = Arc::new(move || i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));
-    Ok(Some(EmbeddedSfu::new(EmbeddedConfig::default(), now, signals)?))
+    Ok(Some(EmbeddedSfu::new(EmbeddedConfig::default(), Arc::clone(now), signals)?))
 }
 
 async fn until_told(node: &Node, parent_gone: impl Future<Output = ()>) -> Result<Option<Fatal>, ServeError> {
@@ -197,13 +206,9 @@ const fn fact(kind: &MediaEventKind) -> (MediaFact, &'static str) {
     }
 }
 
-fn room_of(room: &RoomRef) -> Option<RoomKey> {
-    Some(RoomKey::new(AppCode::new(&room.app).ok()?, RoomId::new(&room.room).ok()?))
-}
-
 /// What a room is told of an event of its embedded router.
 fn report_of(event: MediaEvent) -> Option<(RoomKey, Work)> {
-    let room = room_of(&event.room)?;
+    let room = key_of(&event.room)?;
     let report = MediaReport {
         what: fact(&event.kind).0,
         who: event.peer.map(|it| MediaIdentity { user: it.user.into(), peer: Some(it.peer.into()) }),
@@ -230,7 +235,7 @@ async fn hear_media(node: Arc<Node>, mut signals: mpsc::Receiver<MediaSignal>) {
             }
             Some(MediaSignal::TracksChanged { room, subscribers }) => {
                 let peers = subscribers.iter().map(|peer| Arc::clone(&peer.peer)).collect();
-                room_of(&room).map(|room| (room, Work::Tracks(peers)))
+                key_of(&room).map(|room| (room, Work::Tracks(peers)))
             }
             None => return,
         };

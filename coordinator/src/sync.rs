@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::callbacks::levels::Level;
 use crate::node::Node;
 use crate::room::gateway;
 use crate::room::projection::StateChange;
@@ -31,6 +32,8 @@ struct Routed {
 enum What {
     /// Settings or guest states changed.
     Changed(Box<StateChange>),
+    /// People are this loud.
+    Loud { levels: Vec<Level> },
     /// There is work in the inbox.
     Inbox { inbox: String },
     /// Nobody has the room, and something in it is due.
@@ -98,6 +101,14 @@ fn route(node: &Arc<Node>, message: &Message) {
     };
     let work = match what {
         What::Changed(change) => Work::Sync(change),
+        What::Loud { levels } => {
+            if node.rooms.find(&room).is_some() {
+                node.levels.hear(node, &room, levels);
+            } else {
+                outcome("no_local_room");
+            }
+            return;
+        }
         What::Inbox { inbox } => {
             tracing::trace!(entry = inbox, "work in an inbox");
             Work::Inbox

@@ -24,15 +24,15 @@ const SECOND_MS: u64 = 1_000;
 /// The clocks of all apps' media servers, as known to this instance.
 #[derive(Debug, Default)]
 pub struct VendorClocks {
-    clocks: Mutex<HashMap<AppCode, VendorClock>>,
+    clocks: Mutex<HashMap<(AppCode, &'static str), VendorClock>>,
 }
 
 impl VendorClocks {
-    /// When something happened by our clock that an app's media server reports now for `at_ms`, in Unix
-    /// milliseconds, and how exact that is.
-    pub fn heard(&self, app: &AppCode, at_ms: u64, now_ms: u64) -> (u64, u64) {
+    /// When something happened by our clock that an app's media server of this vendor reports now for `at_ms`, in
+    /// Unix milliseconds, and how exact that is.
+    pub fn heard(&self, app: &AppCode, vendor: &'static str, at_ms: u64, now_ms: u64) -> (u64, u64) {
         let mut clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let clock = clocks.entry(app.clone()).or_default();
+        let clock = clocks.entry((app.clone(), vendor)).or_default();
         clock.hear(at_ms, now_ms);
         (clock.corrected(at_ms), clock.resolution_ms())
     }
@@ -151,11 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn each_app_has_its_own() {
+    fn each_app_and_each_vendor_has_its_own() {
         let clocks = VendorClocks::default();
         let (a, b) = (AppCode::new("a").expect("an app"), AppCode::new("b").expect("an app"));
-        assert_eq!(clocks.heard(&a, NOON + 1_500, NOON), (NOON, 0));
-        assert_eq!(clocks.heard(&b, NOON, NOON), (NOON, 0));
-        assert_eq!(clocks.heard(&a, NOON + 1_600, NOON + 110), (NOON + 100, 0));
+        assert_eq!(clocks.heard(&a, "janus", NOON + 1_500, NOON), (NOON, 0));
+        assert_eq!(clocks.heard(&b, "janus", NOON, NOON), (NOON, 0));
+        assert_eq!(clocks.heard(&a, "trtc", NOON, NOON), (NOON, 0));
+        assert_eq!(clocks.heard(&a, "janus", NOON + 1_600, NOON + 110), (NOON + 100, 0));
     }
 }

@@ -8,6 +8,7 @@
 //! | [`proxy`] | what stands between a coordinator and its Redis, and can hold or cut it |
 //! | [`driver`] | many official Socket.IO clients, in one Node.js process |
 //! | [`browser`] | pages of a headless Chromium |
+//! | [`janus`] | a Janus, with clients that send plain RTP |
 //!
 //! Everything is a [`process::Process`]: it gets a port that the system chose, is waited for by what it says,
 //! can be stopped, continued and killed, and ends with the value that stands for it, or with the test process
@@ -34,6 +35,7 @@ pub mod cluster;
 pub mod coordinator;
 pub mod driver;
 pub mod http;
+pub mod janus;
 pub mod metrics;
 pub mod place;
 pub mod process;

@@ -253,7 +253,7 @@ async fn launch(options: &ServerOptions, binary: &Path, folder: &Path, port: u16
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("a bound port").port()
 }

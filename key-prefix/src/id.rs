@@ -8,6 +8,8 @@ use std::sync::Arc;
 const MAX_BYTES: usize = 128;
 /// Longest instance name in bytes: it is also a path segment and, in Kubernetes, a host name.
 const MAX_NAME_BYTES: usize = 63;
+/// Longest name of a router at a vendor, in bytes: what every vendor takes.
+const MAX_ROUTER_BYTES: usize = 32;
 
 /// Why a text is no id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +114,10 @@ fn no_control(c: char) -> bool {
     !c.is_control()
 }
 
+fn router_character(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit()
+}
+
 fn name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
@@ -131,6 +137,10 @@ id!(
 id!(
     /// The name of a coordinator process: ASCII letters, digits, `-`, `_`, `.`, at most 63 of them.
     InstanceName, "instance", MAX_NAME_BYTES, name_character
+);
+id!(
+    /// The name of a room's router at a media server: lower-case ASCII letters and digits, at most 32 of them.
+    RouterName, "router", MAX_ROUTER_BYTES, router_character
 );
 
 /// A room of an app. Its route key is `app + "\0" + room`.
@@ -270,6 +280,8 @@ mod tests {
         assert_eq!(AppCode::new("a\0b"), Err(IdError::Character { what: "app", found: '\0', at: 1 }));
         assert_eq!(InstanceName::new("a/b"), Err(IdError::Character { what: "instance", found: '/', at: 1 }));
         assert!(RoomId::new("数学 101 🎓").is_ok());
+        assert_eq!(RouterName::new("ab-2"), Err(IdError::Character { what: "router", found: '-', at: 2 }));
+        assert!(RouterName::new(&"a2".repeat(16)).is_ok() && RouterName::new(&"a".repeat(33)).is_err());
     }
 
     #[test]

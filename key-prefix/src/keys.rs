@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::fmt;
 
 use crate::table::{ChannelKind, KeyKind, Scope};
-use crate::{Instance, InstanceName, Prefix, RoomKey};
+use crate::{Instance, InstanceName, Prefix, RoomKey, RouterName};
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
@@ -193,6 +193,11 @@ impl Keys {
         self.key(KeyKind::Seen, &format!("{}\0{event}", room.route()))
     }
 
+    /// [`KeyKind::Router`] of this name.
+    pub fn router(&self, name: &RouterName) -> Key {
+        self.key(KeyKind::Router, name.as_str())
+    }
+
     /// [`KeyKind::Due`]
     pub fn due(&self) -> Key {
         self.key(KeyKind::Due, "")
@@ -272,6 +277,7 @@ mod tests {
             (KeyKind::Aside, r.aside),
             (KeyKind::Answer, keys.answer(&colons, "ann", "a:b")),
             (KeyKind::Seen, keys.seen(&colons, "janus/7")),
+            (KeyKind::Router, keys.router(&RouterName::new("abc234").unwrap())),
             (KeyKind::Lane, r.lane),
             (KeyKind::Due, keys.due()),
             (KeyKind::Sessions, keys.sessions("app", "ann:2")),
@@ -301,6 +307,8 @@ mod tests {
             "dev:answer:app\0room\0caller",
             "dev:seen:app\0room",
             "dev:sessions:app",
+            "dev:router:",
+            "dev:router:Room-1",
         ] {
             assert_eq!(keys.kind_of(foreign.as_bytes()), None, "{foreign}");
         }

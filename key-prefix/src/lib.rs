@@ -30,7 +30,7 @@ mod keys;
 mod prefix;
 mod table;
 
-pub use id::{AppCode, IdError, Incarnation, Instance, InstanceName, RoomId, RoomKey, UserId};
+pub use id::{AppCode, IdError, Incarnation, Instance, InstanceName, RoomId, RoomKey, RouterName, UserId};
 pub use keys::{Channel, Key, Keys, LANES, RoomKeys};
 pub use prefix::{Prefix, PrefixError};
 pub use table::{ChannelKind, KeyKind, RedisType, Row, Scope, markdown};

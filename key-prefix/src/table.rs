@@ -49,6 +49,8 @@ pub enum Scope {
     Answer,
     /// A route key and the id of something that a media server reported.
     Event,
+    /// The name of a router at a media server.
+    Router,
     /// One of the [`LANES`](crate::LANES) lanes.
     Lane,
     /// A user of an app.
@@ -66,6 +68,7 @@ impl Scope {
             Self::Room => r":{app}\0{room}",
             Self::Answer => r":{app}\0{room}\0{caller}\0{id}",
             Self::Event => r":{app}\0{room}\0{event}",
+            Self::Router => ":{router}",
             Self::Lane => ":{0..63}",
             Self::User => r":{app}\0{user}",
         }
@@ -83,6 +86,7 @@ impl Scope {
             Self::Room => RoomKey::from_route(subject).is_ok(),
             Self::Answer => below_a_room(subject, 4),
             Self::Event => below_a_room(subject, 3),
+            Self::Router => crate::RouterName::new(subject).is_ok(),
             Self::Lane => subject
                 .parse::<u64>()
                 .is_ok_and(|lane| lane < crate::LANES && subject.bytes().all(|c| c.is_ascii_digit())),
@@ -256,7 +260,7 @@ kinds! {
     }
     Inbox "inbox" Room Stream {
         holds: "work for the room's owner: commands that came to other instances, and the media server's callbacks",
-        writers: "enqueue, commit, pin",
+        writers: "enqueue, report, commit, pin",
         ends: "entries go with the commit that executes them; the key with the room's record",
         if_deleted: "what waited in it is gone: askers get `TIMEOUT`, lost callbacks are made up for by the next reconciliation",
     }
@@ -274,9 +278,15 @@ kinds! {
     }
     Seen "seen" Event String {
         holds: "that a callback is in the inbox already",
-        writers: "enqueue",
-        ends: "10 minutes after it came",
+        writers: "report",
+        ends: "10 minutes after it came: by then its signature is too old",
         if_deleted: "a repeat of that callback is executed too, by the rules for late and repeated events",
+    }
+    Router "router" Router String {
+        holds: "what the name of a media router stands for: the generation, and the room's route key",
+        writers: "router_claim",
+        ends: "the time to live that its room's owner gives it at each claim",
+        if_deleted: "callbacks of that router count as of no room until its owner claims the name again",
     }
     Lane "lane" Lane Stream {
         holds: "committed changes, in order, of all rooms whose route key falls on the lane",
@@ -286,7 +296,7 @@ kinds! {
     }
     Due "due" Cluster Zset {
         holds: "route keys of the rooms in which something falls due, scored by when",
-        writers: "pin, commit, restore, release, touch, enqueue, due, reap",
+        writers: "pin, commit, restore, release, touch, enqueue, report, due, reap",
         ends: "members go when nothing falls due any more, or when their room is gone",
         if_deleted: "owned rooms heal with their next commit or touch; unowned ones wait for a visitor",
     }

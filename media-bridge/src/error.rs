@@ -38,6 +38,18 @@ pub enum MediaError {
         /// The command's.
         asked: u64,
     },
+    /// This kind of media server cannot do that.
+    #[error("cannot {what}")]
+    NotSupported {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// The media server answered, and would not: it is set up otherwise than the coordinator, or has a fault.
+    #[error("the media server refused: {reason}")]
+    Refused {
+        /// What it said, without a name or a secret.
+        reason: String,
+    },
     /// No answer within the deadline; what was asked may still happen.
     #[error("no answer within {after_ms} ms")]
     Timeout {
@@ -59,6 +71,8 @@ impl MediaError {
         match self {
             Self::Timeout { .. } | Self::Unavailable { .. } | Self::TooMany { .. } => true,
             Self::NotFound { .. }
+            | Self::NotSupported { .. }
+            | Self::Refused { .. }
             | Self::BadSdp { .. }
             | Self::NotPermitted { .. }
             | Self::StaleGeneration { .. } => false,

@@ -44,19 +44,37 @@
 //! owns its sockets, its connections and its tracks, so no packet waits for a lock or crosses a channel; the tests
 //! use `webrtc` itself as the client.
 
+mod callback;
 mod embedded;
 mod error;
 mod event;
+mod generic;
+mod guard;
+mod http;
+mod janus;
+mod livekit;
 mod model;
+mod names;
+mod nodes;
 mod server;
 
+pub use callback::{
+    Callback, CallbackError, CallbackReader, CallbackRequest, MOST_EVENTS, NamedPeer, NamedRoom, VendorEvent,
+    VendorFact,
+};
 pub use embedded::{EmbeddedConfig, EmbeddedSfu, MediaAddress, SfuStats, SubscribeAnswer, SubscribedTrack};
 pub use error::MediaError;
 pub use event::{ExitReason, MediaEvent, MediaEventKind, MediaSignal};
+pub use generic::{GenericCallbacks, GenericConfig, GenericServer};
+pub use guard::Guard;
+pub use janus::{ApiTokens, JanusCallbacks, JanusConfig, JanusPlugin, JanusServer};
+pub use livekit::{LivekitCallbacks, LivekitConfig, LivekitServer};
 pub use model::{
-    Generation, Grant, GrantBody, IceServer, Participant, PeerRef, Permissions, RoomRef, TrackKind, TrackRef,
+    Connected, Generation, Grant, GrantBody, IceServer, PeerRef, Permissions, RoomRef, TrackKind, TrackRef,
 };
-pub use server::{Health, MediaKind, MediaServer};
+pub use names::Names;
+pub use nodes::{Checks, Node, NodeState, Nodes};
+pub use server::{Abilities, Load, MediaKind, MediaServer, Member, Participant, Router};
 
 /// The source of every `at_ms`: Unix milliseconds, by whichever clock the caller trusts.
 pub type ClockMs = std::sync::Arc<dyn Fn() -> i64 + Send + Sync>;

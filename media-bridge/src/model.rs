@@ -92,7 +92,7 @@ pub struct TrackRef {
 }
 
 /// A STUN or TURN server for a client's `RTCPeerConnection`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IceServer {
     /// `stun:`, `turn:` or `turns:` URLs.
@@ -103,6 +103,12 @@ pub struct IceServer {
     /// The password, for TURN.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub credential: Option<String>,
+}
+
+impl std::fmt::Debug for IceServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IceServer").field("urls", &self.urls).finish_non_exhaustive()
+    }
 }
 
 /// What a client gets in order to use a room's media: `{ kind, generation, iceServers, …what that kind needs }`.
@@ -124,6 +130,7 @@ impl Grant {
     pub fn tracks(&self) -> &[TrackRef] {
         match &self.body {
             GrantBody::Embedded { tracks } => tracks,
+            _ => &[],
         }
     }
 }
@@ -138,12 +145,80 @@ pub enum GrantBody {
         /// Other peers' tracks, the receiver's own left out.
         tracks: Vec<TrackRef>,
     },
+    /// Janus: the client speaks the Janus API over WebSocket, and joins with the plugin's `join` request.
+    #[serde(rename_all = "camelCase")]
+    Janus {
+        /// Its WebSocket.
+        url: String,
+        /// `audiobridge` or `videoroom`.
+        plugin: Arc<str>,
+        /// The room.
+        room: Arc<str>,
+        /// Who the client is in it.
+        id: Arc<str>,
+        /// Lets it join.
+        token: String,
+        /// Token for the Janus API itself, where the server asks for one.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        api_token: Option<String>,
+        /// To be given when attaching: it ties the server's events to the participant.
+        opaque_id: String,
+    },
+    /// LiveKit: what its client SDKs connect with.
+    #[serde(rename_all = "camelCase")]
+    Livekit {
+        /// Its WebSocket.
+        url: String,
+        /// The room.
+        room: Arc<str>,
+        /// Who the client is in it.
+        identity: Arc<str>,
+        /// Its access token.
+        token: String,
+    },
+    /// Tencent TRTC: what its client SDKs enter a room with.
+    #[serde(rename_all = "camelCase")]
+    Trtc {
+        /// The application.
+        sdk_app_id: u32,
+        /// The room, a string room.
+        str_room_id: Arc<str>,
+        /// Who the client is.
+        user_id: Arc<str>,
+        /// Proves it.
+        user_sig: String,
+        /// Binds room and rights, where the application demands it.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        private_map_key: Option<String>,
+    },
+    /// Agora: what its client SDKs join a channel with.
+    #[serde(rename_all = "camelCase")]
+    Agora {
+        /// The project.
+        app_id: String,
+        /// The room.
+        channel: Arc<str>,
+        /// Who the client is, a user account.
+        account: Arc<str>,
+        /// Its AccessToken2.
+        token: String,
+    },
+    /// A server attached by signed HTTP.
+    #[serde(rename_all = "camelCase")]
+    Generic {
+        /// The room.
+        room: Arc<str>,
+        /// Who the client is in it.
+        id: Arc<str>,
+        /// What the server says its clients need.
+        data: serde_json::Value,
+    },
 }
 
-/// Somebody with at least one media connection.
+/// Somebody with at least one media connection to the embedded SFU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Participant {
+pub struct Connected {
     /// The user.
     pub user: Arc<str>,
     /// The device.

@@ -9,17 +9,15 @@ arg  2    text     route
 arg  3    json     route_json       the route as a JSON string
 arg  4    text     sync_base        what stands before name/incarnation in a router-sync channel
 arg  5    text     answer_base      what stands before a route in an answer's key
-arg  6    text     seen_base        what stands before a route in a callback's key
-arg  7    count    cap              entries that may wait
-arg  8    json     payload          what is to be done
-arg  9    text     caller
-arg  10   text     id               of the command; empty: its answer is not kept
-arg  11   text     digest           of the command's body
-arg  12   text     number           of the caller's question; empty: it does not wait for an answer
-arg  13   text     deadline         ms; empty: none
-arg  14   text     event            id of a callback; empty: it is none
-derives   the answer's and the callback's keys and the owner's channel from their bases
-returns   {"ok", entry, owner} | {"missing", owner} | {"full", length} | {"answered", digest, answer} | {"repeat"}
+arg  6    count    cap              entries that may wait
+arg  7    json     payload          what is to be done
+arg  8    text     caller
+arg  9    text     id               of the command; empty: its answer is not kept
+arg  10   text     digest           of the command's body
+arg  11   text     number           of the caller's question; empty: it does not wait for an answer
+arg  12   text     deadline         ms; empty: none
+derives   the answer's key and the owner's channel from their bases
+returns   {"ok", entry, owner} | {"missing", owner} | {"full", length} | {"answered", digest, answer}
 keeps     I-5, I-13
 ]]
 --%include clock
@@ -27,14 +25,9 @@ keeps     I-5, I-13
 --%include answer
 local room_key, owner_key, inbox_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local me, route, route_json, sync_base, answer_base = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local seen_base, cap, payload, caller, id = ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9], ARGV[10]
-local digest, number, deadline, event = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local SEEN_LIFE_MS = 600000
+local cap, payload, caller, id = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local digest, number, deadline = ARGV[10], ARGV[11], ARGV[12]
 
-local seen_key = seen_base .. route .. "\0" .. event
-if event ~= "" and redis.call("GET", seen_key) then
-  return { "repeat" }
-end
 local answer = id ~= "" and redis.call("GET", answer_base .. route .. "\0" .. caller .. "\0" .. id)
 if answer then
   local executed, text = answer_of(answer)
@@ -70,9 +63,6 @@ if number ~= "" then
 end
 add("deadline", deadline)
 local entry = redis.call("XADD", inbox_key, "*", unpack(fields))
-if event ~= "" then
-  redis.call("SET", seen_key, "1", "PX", SEEN_LIFE_MS)
-end
 -- Nobody reads it before somebody owns the room: now, or when the lease ends that its owner may renew no more.
 local falls_due = now
 if held then

@@ -26,8 +26,6 @@ pub struct Enqueue<'a> {
     pub number: Option<&'a str>,
     /// Not to be executed after this by Redis's clock.
     pub deadline: Option<RedisMillis>,
-    /// Id of a callback; one that was appended in the last 10 minutes is not appended again.
-    pub seen: Option<&'a str>,
     /// Entries that may wait in the inbox.
     pub cap: usize,
 }
@@ -59,8 +57,6 @@ pub enum Enqueued {
         /// What its caller got, as JSON.
         answer: String,
     },
-    /// The callback was appended before.
-    Repeat,
 }
 
 /// By what a repeated command is known: [`Keep`], owned.
@@ -139,19 +135,16 @@ impl Scripts {
             .texts([with.room.route(), with.route_json])
             .bytes(keys.channel_base(ChannelKind::Sync).bytes())
             .bytes(keys.base(KeyKind::Answer).bytes())
-            .bytes(keys.base(KeyKind::Seen).bytes())
             .count(with.cap)
             .text(with.payload)
             .texts([keep.caller, keep.id, keep.digest])
             .text(with.number.unwrap_or_default())
-            .moment(with.deadline)
-            .text(with.seen.unwrap_or_default());
+            .moment(with.deadline);
         self.read(&ENQUEUE, call, |code, reply| match code {
             "ok" => Ok(Enqueued::Ok { entry: reply.text()?, owner: reply.text()? }),
             "missing" => Ok(Enqueued::Missing { owner: reply.text()? }),
             "full" => Ok(Enqueued::Full { length: reply.count()? }),
             "answered" => Ok(Enqueued::Answered { digest: reply.text()?, answer: reply.text()? }),
-            "repeat" => Ok(Enqueued::Repeat),
             code => MalformedReply::code(code),
         })
         .await

@@ -11,7 +11,9 @@
 //! | `pin`, `release`, `restore` | the owner, or who wants to become it | I-1, I-2 |
 //! | `commit`, `touch` | the owner, proving its token | I-1, I-3, I-6, I-10, I-13, I-14 |
 //! | `settings_update`, `guest_update` | any instance | I-4, I-5, I-14 |
-//! | `enqueue` | any instance: commands and callbacks for the owner | I-5, I-13 |
+//! | `enqueue`, `report` | any instance: commands and callbacks for the owner | I-5, I-13 |
+//! | `levels` | any instance, and the owner for those who watch | I-5 |
+//! | `router_claim`, `router_find` | the owner; any instance | I-17 |
 //! | `inbox_read`, `answer`, `timeline` | any instance | I-13 |
 //! | `sessions_open`, `sessions_close`, `sessions_touch`, `sessions_of`, `notify` | any instance | I-17 |
 //! | `read`, `watch`, `unwatch` | any instance | I-5 |
@@ -28,6 +30,7 @@ mod inbox;
 mod instance;
 mod lane;
 mod lease;
+mod media;
 mod pin;
 mod reap;
 mod reply;
@@ -44,6 +47,7 @@ pub use inbox::{Enqueue, Enqueued, InboxEntry, OwnedKeep};
 pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
 pub use lane::{LaneEntry, Timeline};
 pub use lease::{Acquired, Renewed};
+pub use media::{Claimed, LevelsTo, Report, Reported, RouterOf};
 pub use pin::{Birth, Pin, Pinned};
 pub use reap::{Heartbeats, Reap, Reaped, Remains, Sweep, Swept};
 pub use reply::MalformedReply;

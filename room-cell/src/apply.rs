@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::cell::{Asked, CallState, Cell, Heard, MediaIdentity, Peer, Role, Seat, Sitter, Speaking, Status};
 use crate::event::{Event, MicEnd};
 use crate::id::{Millis, PeerId, SeatNumber, UserId};
+use crate::router::{Duty, Owed};
 
 impl Cell {
     /// Takes in the events of one command, and raises the version by one if there are any.
@@ -30,16 +31,21 @@ pub fn apply(cell: &mut Cell, event: &Event) {
                 creator: creator.clone(),
                 capacity: *capacity,
                 auto_close: *auto_close,
-                ..Cell::default()
+                ..anew(cell)
             };
             set_seats(cell, *seats);
         }
         Event::Opened => cell.status = Status::Active,
-        Event::Failed => *cell = Cell { version: cell.version, ..Cell::default() },
+        Event::Failed => *cell = anew(cell),
         Event::Closing { deadline, reason } => {
             cell.status = Status::Closing { deadline: *deadline, reason: reason.clone() };
+            // With the router goes everybody in it.
+            drop_duties(cell);
         }
-        Event::Closed { .. } => cell.status = Status::Closed,
+        Event::Closed { .. } => {
+            cell.status = Status::Closed;
+            drop_router(cell);
+        }
         Event::Reopened { capacity, auto_close, deadline } => {
             cell.status = opening(*deadline, true);
             cell.capacity = *capacity;
@@ -84,6 +90,13 @@ pub fn apply(cell: &mut Cell, event: &Event) {
                 with_sitter(cell, number, |sitter| sitter.heard = Some(heard.clone()));
             }
         }
+        Event::RouterMade { .. } | Event::RouterDropped | Event::Owed { .. } | Event::DutyDone { .. } => {
+            router(cell, event);
+        }
+        Event::Awaited { seat, deadline, .. } => with_sitter(cell, *seat, |sitter| {
+            sitter.speaking = Speaking::PendingPublish { deadline: *deadline };
+            sitter.heard = None;
+        }),
         Event::SeatTaken { .. }
         | Event::SeatFreed { .. }
         | Event::SeatMoved { .. }
@@ -92,6 +105,52 @@ pub fn apply(cell: &mut Cell, event: &Event) {
         | Event::SeatLocked { .. }
         | Event::Muted { .. }
         | Event::SeatsSet { .. } => seats(cell, event),
+    }
+}
+
+/// What outlasts a room that is made again: versions, generations, and what media servers are owed.
+fn anew(cell: &Cell) -> Cell {
+    Cell {
+        version: cell.version,
+        router_generation: cell.router_generation,
+        duties: cell.duties.clone(),
+        ..Cell::default()
+    }
+}
+
+fn router(cell: &mut Cell, event: &Event) {
+    match event {
+        Event::RouterMade { router } => {
+            drop_router(cell);
+            cell.router_generation = cell.router_generation.max(router.generation);
+            cell.router = Some(router.clone());
+        }
+        Event::RouterDropped => drop_router(cell),
+        Event::Owed { duty, version, at } => {
+            if let Duty::Remove { user, peer } = duty {
+                cell.duties.remove(&Duty::Permit { user: user.clone(), peer: peer.clone() });
+            }
+            let since = cell.duties.get(duty).map_or(*at, |owed| owed.since);
+            cell.duties.insert(duty.clone(), Owed { since, version: *version });
+        }
+        Event::DutyDone { duty } => {
+            cell.duties.remove(duty);
+        }
+        _ => {}
+    }
+}
+
+/// With a router goes everybody in it, and what was heard of them.
+fn drop_router(cell: &mut Cell) {
+    cell.router = None;
+    drop_duties(cell);
+    cell.media.clear();
+}
+
+fn drop_duties(cell: &mut Cell) {
+    let of_people: Vec<Duty> = cell.duties.keys().filter(|duty| duty.is_of_people()).cloned().collect();
+    for duty in of_people {
+        cell.duties.remove(&duty);
     }
 }
 

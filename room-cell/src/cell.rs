@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::command::MediaFact;
 use crate::id::{CallId, MicSession, Millis, PeerId, SeatNumber, UserId};
+use crate::router::{Duty, Owed, RouterRecord};
 
 /// What somebody may do in a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -319,6 +320,12 @@ pub struct Cell {
     pub media: OrdMap<MediaIdentity, Heard>,
     /// When the last mic session of somebody present ended.
     pub freed: OrdMap<UserId, Millis>,
+    /// Its router at an external media server.
+    pub router: Option<RouterRecord>,
+    /// The highest generation that a router of the room had.
+    pub router_generation: u64,
+    /// What must still be done at external media servers.
+    pub duties: OrdMap<Duty, Owed>,
 }
 
 /// Somebody at the media server.

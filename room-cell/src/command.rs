@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cell::{MediaIdentity, Role};
 use crate::id::{CallId, MicSession, Millis, PeerId, SeatNumber, UserId};
+use crate::router::Duty;
 
 /// On whose behalf a command comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,6 +343,22 @@ pub enum Command {
         /// Which; none: the present one.
         call: Option<CallId>,
     },
+    /// A router stands at an external media server.
+    RouterMade {
+        /// Name of the media server.
+        node: Arc<str>,
+        /// The router's name there.
+        name: Arc<str>,
+        /// Its generation.
+        generation: u64,
+    },
+    /// The router is lost, or needed no more.
+    RouterDropped,
+    /// Duties were done, each as it was owed at that cell version.
+    DutiesDone {
+        /// Which.
+        done: Vec<(Duty, u64)>,
+    },
     /// Something happened at the media server.
     Media(MediaReport),
     /// A time has come.
@@ -432,6 +449,9 @@ impl Command {
             Self::CallAccept { .. } => "call_accept",
             Self::CallDecline { .. } => "call_decline",
             Self::CallHangup { .. } => "call_hangup",
+            Self::RouterMade { .. } => "router_made",
+            Self::RouterDropped => "router_dropped",
+            Self::DutiesDone { .. } => "duties_done",
             Self::Media(_) => "media",
             Self::Due(_) => "due",
             Self::Shift { .. } => "shift",

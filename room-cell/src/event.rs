@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cell::{Ban, Call, CallReason, Heard, MediaIdentity, Peer, Role, Speaking};
 use crate::id::{CallId, MicSession, Millis, PeerId, SeatNumber, UserId};
+use crate::router::{Duty, RouterRecord};
 
 /// Why somebody is no longer present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -341,6 +342,38 @@ pub enum Event {
         /// The session that it is about, where it is about one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<MicSession>,
+    },
+    /// The room has another router.
+    RouterMade {
+        /// Which.
+        router: RouterRecord,
+    },
+    /// The room has no router any more.
+    RouterDropped,
+    /// Somebody on a seat must be heard, again or for the first time, in a new router.
+    Awaited {
+        /// Where.
+        seat: SeatNumber,
+        /// Who.
+        user: UserId,
+        /// The session.
+        session: MicSession,
+        /// When it must be heard by.
+        deadline: Millis,
+    },
+    /// Something must be done at a media server.
+    Owed {
+        /// What.
+        duty: Duty,
+        /// The cell version that owes it.
+        version: u64,
+        /// When.
+        at: Millis,
+    },
+    /// It was done.
+    DutyDone {
+        /// What.
+        duty: Duty,
     },
     /// Deadlines moved.
     Shifted {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use crate::cell::{Cell, MediaIdentity, Peer, Presence, Seat, Status};
 use crate::id::{PeerId, SeatNumber, UserId};
+use crate::router::Duty;
 
 const ROOM: &str = "room";
+const ROUTER: &str = "router";
 const CALL: &str = "call";
 
 /// What must be written to storage for one cell to become another.
@@ -54,6 +56,8 @@ struct Room {
     #[serde(default)]
     used: bool,
     locked: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    router_generation: u64,
     #[serde(flatten)]
     status: Status,
 }
@@ -66,6 +70,7 @@ impl Room {
             auto_close: cell.auto_close,
             used: cell.used,
             locked: cell.locked,
+            router_generation: cell.router_generation,
             status: cell.status.clone(),
         }
     }
@@ -83,6 +88,7 @@ pub fn changes(before: &Cell, after: &Cell) -> Changes {
         || before.auto_close != after.auto_close
         || before.used != after.used
         || before.locked != after.locked
+        || before.router_generation != after.router_generation
     {
         changes.set(ROOM.into(), &Room::of(after));
     }
@@ -92,6 +98,13 @@ pub fn changes(before: &Cell, after: &Cell) -> Changes {
             None => changes.removed.push(CALL.into()),
         }
     }
+    if before.router != after.router {
+        match &after.router {
+            Some(router) => changes.set(ROUTER.into(), router),
+            None => changes.removed.push(ROUTER.into()),
+        }
+    }
+    changes.differ(&before.duties, &after.duties, |duty| format!("duty:{}", json(duty)));
     changes.differ(&before.seats, &after.seats, seat_field);
     changes.differ(&before.bans, &after.bans, |user| format!("ban:{user}"));
     changes.differ(&before.roles, &after.roles, |user| format!("role:{user}"));
@@ -109,6 +122,11 @@ pub fn changes(before: &Cell, after: &Cell) -> Changes {
         }
     }
     changes
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn seat_field(number: &SeatNumber) -> String {
@@ -227,9 +245,11 @@ impl Cell {
                 self.auto_close = room.auto_close;
                 self.used = room.used;
                 self.locked = room.locked;
+                self.router_generation = room.router_generation;
                 self.status = room.status;
             }
             CALL => self.call = Some(parse(field, value)?),
+            ROUTER => self.router = Some(parse(field, value)?),
             "seat" => {
                 let number: SeatNumber =
                     name.parse().map_err(|_| unreadable(field, "no seat number".into()))?;
@@ -243,6 +263,10 @@ impl Cell {
             "media" => {
                 let who: MediaIdentity = parse(field, name)?;
                 put(&mut self.media, who, field, value)?;
+            }
+            "duty" => {
+                let duty: Duty = parse(field, name)?;
+                put(&mut self.duties, duty, field, value)?;
             }
             _ => return Err(unreadable(field, "no such part".into())),
         }

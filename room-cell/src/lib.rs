@@ -62,7 +62,7 @@
 //! ```
 //!
 //! What is in brackets is passed through only where an external media server has to be told first; its deadline
-//! ends it too: creating as failed, closing as closed.
+//! ends it too: creating as failed, closing as closed. Without a router there is nothing to wait for.
 //!
 //! Only an active room takes joins, seats, moderation and calls. Closing empties it at once; seats keep their
 //! numbers and locks, and bans and given roles stay for whoever opens it again. A reopening that fails is closed.
@@ -94,6 +94,19 @@
 //! the media server reports comes late, twice and out of order, and is judged by its own order first and by the
 //! clock second. Audio that is known to flow before a seat is taken confirms it at once.
 //!
+//! # A router
+//!
+//! ```text
+//! none ── made (generation 1) ──▶ standing ── made (another one, generation + 1) ──▶ standing
+//!   ▲                                │
+//!   └── dropped, closed ◀────────────┘
+//! ```
+//!
+//! The cell says where the room's router at an external media server is, and what must still be done there: each
+//! [`Duty`] stays until it is done, whoever owns the room by then. A peer that ends is to be removed, whoever's seat,
+//! mute or role changes is to be permitted anew, a router that is left behind is to be closed. Whoever sits while a
+//! new router is made keeps the seat and has the whole publish deadline to be heard there.
+//!
 //! # A call
 //!
 //! ```text
@@ -114,6 +127,7 @@ mod fields;
 mod id;
 mod limits;
 mod refusal;
+mod router;
 
 pub use apply::apply;
 pub use cell::{
@@ -129,3 +143,4 @@ pub use fields::{Changes, Unreadable, changes};
 pub use id::{CallId, MicSession, Millis, PeerId, SeatNumber, UserId};
 pub use limits::{Invalid, Limits};
 pub use refusal::{Bounded, Refusal};
+pub use router::{Duty, Owed, RouterRecord};

@@ -151,7 +151,13 @@ fn check_command(command: &Command, limits: &Limits) -> Result<(), Invalid> {
         Command::Shift { by_ms } if *by_ms > limits.shift_ms => {
             Err(wrong("byMs", format!("at most {}", limits.shift_ms)))
         }
-        Command::Created
+        Command::RouterMade { node, name, .. } => {
+            id("node", node, limits)?;
+            id("name", name, limits)
+        }
+        Command::DutiesDone { done } => at_most("done", done.len(), limits.peers, "duties"),
+        Command::RouterDropped
+        | Command::Created
         | Command::CreateFailed
         | Command::Leave
         | Command::TokenRenewed

@@ -104,6 +104,9 @@ pub enum Refusal {
     /// It is about nobody here, or nobody on a seat.
     #[error("about nobody on a seat")]
     NobodyConcerned,
+    /// The room had a router of that generation, or of a later one.
+    #[error("the room had a later router")]
+    StaleRouter,
     /// It is not time, or no longer.
     #[error("not due")]
     NotDue,

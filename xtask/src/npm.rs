@@ -27,12 +27,22 @@ pub(crate) fn console(root: &Path) -> anyhow::Result<()> {
 
 /// `npm ci` in `folder`, unless its lock file is the one last installed.
 pub(crate) fn install(folder: &Path) -> anyhow::Result<()> {
+    install_with(folder, &[])
+}
+
+/// The same for reading the packages' types alone: what they would run, fetch or compile when they are installed is
+/// left out, and the versions of Node.js that they run on do not matter.
+pub(crate) fn install_types(folder: &Path) -> anyhow::Result<()> {
+    install_with(folder, &["--ignore-scripts", "--loglevel=error"])
+}
+
+fn install_with(folder: &Path, options: &[&str]) -> anyhow::Result<()> {
     let digest = digest(&[folder.join("package-lock.json")])?;
     let stamp = folder.join(LOCK_STAMP);
     if is_stamped(&stamp, &digest) {
         return Ok(());
     }
-    run(folder, "npm", &["ci", "--no-audit", "--no-fund"])?;
+    run(folder, "npm", &[&["ci", "--no-audit", "--no-fund"], options].concat())?;
     fs::write(&stamp, digest).context("cannot note the installation")
 }
 

@@ -12,6 +12,8 @@ use crate::tree::Tree;
 use crate::{lua, npm, tidy};
 
 const CORE_WITHOUT_IO: &str = "wasm32-unknown-unknown";
+/// The example in TypeScript, with packages of its own.
+const EXAMPLE: &str = "docs/media/mediasoup";
 
 /// Everything that reads the code without running it, cheapest first.
 pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
@@ -28,6 +30,11 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
     step("e2e/node", || {
         let folder = root.join("e2e/node");
         npm::install(&folder)?;
+        run(&folder, "npm", &["run", "--silent", "check"])
+    })?;
+    step(EXAMPLE, || {
+        let folder = root.join(EXAMPLE);
+        npm::install_types(&folder)?;
         run(&folder, "npm", &["run", "--silent", "check"])
     })?;
     step("cargo clippy", || {
@@ -55,7 +62,9 @@ pub(crate) fn format(root: &Path) -> anyhow::Result<()> {
         npm::install(&folder)?;
         run(&folder, "npm", &["run", "--silent", "format"])?;
     }
-    Ok(())
+    let example = root.join(EXAMPLE);
+    npm::install_types(&example)?;
+    run(&example, "npm", &["run", "--silent", "format"])
 }
 
 /// The list of advisories is on the network; without it the rest is still worth having.

@@ -3,12 +3,15 @@ import { Devices } from "./devices.ts";
 import { Elsewhere } from "./elsewhere.ts";
 import { Hosting } from "./hosting.ts";
 import { Levels } from "./levels.ts";
-import { type InboundStats, Media } from "./media.ts";
+import { keyOf, Media } from "./media/media.ts";
+import type { May } from "./media/session.ts";
+import type { Stats } from "./media/stats.ts";
 import { element, Peers } from "./peers.ts";
 import { Room, type RoomState } from "./room.ts";
 import { Seats } from "./seats.ts";
 import { askInstance, askToken, type Instance } from "./server.ts";
 import { SettingsForm } from "./settings.ts";
+import { Speakers } from "./speakers.ts";
 import { type Ask, Voice } from "./voice.ts";
 
 const METER_MS = 80;
@@ -23,6 +26,7 @@ let media: Media | null = null;
 let own: Devices | null = null;
 let voice: Voice | null = null;
 let levels: Levels | null = null;
+let speakers = new Speakers();
 let token = "";
 let permitted = "";
 let pageError = "";
@@ -66,15 +70,28 @@ async function start(): Promise<void> {
   });
   await own.open(field("mic").checked, field("video").checked);
   const others = (home?.instances ?? []).map(({ publicUrl }) => publicUrl);
-  const entered = new Room(wish, token, others, pasted ? async () => null : renew, changed);
+  const heard = new Speakers();
+  speakers = heard;
+  const entered = new Room(wish, token, others, pasted ? async () => null : renew, changed, (told) =>
+    heard.told(told),
+  );
   room = entered;
   media = new Media(
-    own.stream,
-    (name, sdp) => entered.request(name, { room: wish.room, sdp }),
-    mediaChanged,
-    (of, error) => entered.fail(of, error),
+    {
+      local: own.stream,
+      signal: (name, sdp) => entered.request(name, { room: wish.room, sdp }),
+      renew: async () => (await entered.request("media:grant", { room: wish.room })).media,
+      userOf: (name) => entered.state.room?.peers.find((peer) => peer.media?.includes(name))?.user,
+      changed: mediaChanged,
+      failed: (of, error) => entered.fail(of, error),
+    },
+    query.get("relay") === "1",
   );
-  voice = new Voice(entered, own, () => media?.state.publish === "connected");
+  voice = new Voice(entered, own, () => {
+    const { kind, publish, subscribe } = media?.state ?? {};
+    const isExternal = kind !== "embedded";
+    return { isExternal, isConnected: publish === "connected" || (isExternal && subscribe === "connected") };
+  });
   entered.enter();
 }
 
@@ -85,6 +102,10 @@ function devicesChanged(): void {
 }
 
 function mediaChanged(): void {
+  if (media?.isOpen && room?.state.error?.of === "media") {
+    room.state.error = null;
+    render();
+  }
   peers.play(media?.received ?? [], own?.stream ?? null, room?.state.self?.user);
   if (room?.state.phase === "joined") voice?.follow();
 }
@@ -93,17 +114,27 @@ function changed(joinedOrGrant: boolean): void {
   const state = room?.state;
   if (!state || !media) return;
   const { grant, self } = state;
-  const guest = state.room?.guests[self?.user ?? ""];
-  const may = (allowed = true) => self?.role === "host" || allowed;
-  const kinds = { audio: may(guest?.micAllowed), video: may(guest?.videoAllowed) };
-  const now = JSON.stringify(kinds);
-  if (grant?.kind === "embedded" && (joinedOrGrant || now !== permitted)) {
-    media.update(grant, [grant.generation, state.room?.owner.instance, self?.peer].join(" "), kinds);
+  const may = permissions(state);
+  const now = JSON.stringify(may);
+  if (joinedOrGrant || now !== permitted) {
+    const key = grant && keyOf(grant, state.room?.owner.instance ?? "", self?.peer ?? "");
+    media.follow(grant, key ?? "", may);
   }
   permitted = now;
   if (state.phase === "joined") voice?.follow();
   if (state.phase === "ended" || state.phase === "idle") release();
   render();
+}
+
+/** What this page may send. To an external server sound goes from a seat, where the room has any. */
+function permissions({ grant, self, room: snapshot }: RoomState): May {
+  const guest = snapshot?.guests[self?.user ?? ""];
+  const may = (allowed = true) => self?.role === "host" || allowed;
+  const seats = snapshot?.seats ?? [];
+  const kind = grant?.kind ?? media?.state.kind;
+  const speaks =
+    kind === "embedded" || seats.length === 0 || seats.some(({ user }) => user && user === self?.user);
+  return { audio: speaks && may(guest?.micAllowed), video: may(guest?.videoAllowed) };
 }
 
 function release(): void {
@@ -147,6 +178,7 @@ function render(): void {
     peers.render(state);
     peers.play(media?.received ?? [], own?.stream ?? null, state.self?.user);
     seats.render(state);
+    ring();
     hosting.render(state);
     if (snapshot) settings.render(snapshot.settings, isHost && state.phase === "joined");
     renderLog(state);
@@ -199,14 +231,22 @@ at("request").onclick = () => ask("mic:request", {});
 at("leave").onclick = () => room?.leave();
 addEventListener("pointerdown", () => levels?.resume());
 setInterval(() => {
-  if (levels) peers.meter(media?.received ?? [], own?.stream ?? null, room?.state.self?.user, levels);
+  const state = room?.state;
+  if (!levels || !state) return;
+  peers.meter(media?.received ?? [], own?.stream ?? null, state.self?.user, levels, speakers);
+  if (speakers.follow(media?.speaking ?? [])) ring();
 }, METER_MS);
+
+function ring(): void {
+  peers.ring(speakers.now);
+  seats.ring(room?.state.room?.seats ?? [], speakers.now);
+}
 
 declare global {
   interface Window {
     dais: {
       readonly state: JsonObject;
-      stats(): Promise<{ in: InboundStats[] }>;
+      stats(): Promise<Stats>;
     };
   }
 }
@@ -219,12 +259,13 @@ window.dais = {
         ...state,
         page: home?.instance,
         media: media?.state ?? null,
+        speaking: speakers.now,
         microphone: own && { on: own.on, muted: own.muted },
         pageError,
       }),
     );
   },
-  stats: async () => ({ in: (await media?.stats()) ?? [] }),
+  stats: async () => (await media?.stats()) ?? { in: [], out: [] },
 };
 
 field("user").value = query.get("user") ?? `user-${Math.random().toString(36).slice(2, 6)}`;

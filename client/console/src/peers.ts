@@ -1,7 +1,8 @@
 import type { GuestState, Peer } from "@dais/sdk/protocol";
 import type { Levels } from "./levels.ts";
-import type { Received } from "./media.ts";
+import type { Heard } from "./media/media.ts";
 import type { RoomState } from "./room.ts";
+import type { Speakers } from "./speakers.ts";
 import type { Ask } from "./voice.ts";
 
 type Flag = "handRaised" | "micAllowed" | "videoAllowed" | "stage";
@@ -30,12 +31,15 @@ const KICK_SECONDS = 60;
 /** The cards of the people in the room, with their sound and picture. */
 export class Peers {
   readonly #list: HTMLElement;
+  /** Plays what is of nobody in particular. */
+  readonly #rest = element("audio");
   readonly #ask: Ask;
   readonly #cards = new Map<string, Card>();
 
   constructor(list: HTMLElement, ask: Ask) {
     this.#list = list;
     this.#ask = ask;
+    this.#rest.autoplay = true;
   }
 
   render(state: RoomState): void {
@@ -50,23 +54,29 @@ export class Peers {
   }
 
   /** Plays what is received, each person's in their own card, and `own` picture in one's own. */
-  play(received: Received[], own: MediaStream | null, self: string | undefined): void {
+  play(received: Heard[], own: MediaStream | null, self: string | undefined): void {
+    const tracks = (kind: Heard["kind"], of: (user: string | null) => boolean) =>
+      received.filter((each) => each.kind === kind && of(each.user)).map(({ track }) => track);
     for (const [user, { audio, video }] of this.#cards) {
-      const mine = received.filter((each) => each.user === user);
-      attach(
-        audio,
-        mine.filter(({ kind }) => kind === "audio").map(({ track }) => track),
-      );
-      const pictures =
-        user === self
-          ? (own?.getVideoTracks() ?? [])
-          : mine.filter(({ kind }) => kind === "video").map(({ track }) => track);
+      const isTheirs = (each: string | null) => each === user;
+      attach(audio, tracks("audio", isTheirs));
+      const pictures = user === self ? (own?.getVideoTracks() ?? []) : tracks("video", isTheirs);
       attach(video, pictures);
       video.hidden = pictures.length === 0;
     }
+    attach(
+      this.#rest,
+      tracks("audio", (user) => user === null || !this.#cards.has(user)),
+    );
   }
 
-  meter(received: Received[], own: MediaStream | null, self: string | undefined, levels: Levels): void {
+  meter(
+    received: Heard[],
+    own: MediaStream | null,
+    self: string | undefined,
+    levels: Levels,
+    speakers: Speakers,
+  ): void {
     for (const [user, { meter }] of this.#cards) {
       const loudest =
         user === self
@@ -75,9 +85,16 @@ export class Peers {
               .filter((each) => each.user === user && each.kind === "audio")
               .map(({ track, receiver }) => levels.of(track, receiver));
       const level = Math.max(0, ...loudest);
+      // One's own sound need not be heard by anybody.
+      if (user !== self) speakers.measured(user, level);
       meter.style.setProperty("--level", level.toFixed(3));
       meter.setAttribute("aria-valuenow", level.toFixed(2));
     }
+  }
+
+  /** Puts a ring around whoever speaks. */
+  ring(speaking: readonly string[]): void {
+    for (const [user, { root }] of this.#cards) root.classList.toggle("speaking", speaking.includes(user));
   }
 
   #renderPeer(peer: Peer, { self, room }: RoomState): void {

@@ -79,23 +79,29 @@ export class Room {
   readonly #others: string[];
   readonly #renew: () => Promise<string | null>;
   readonly #changed: (joined: boolean) => void;
+  readonly #heard: (levels: Events["room:speakers"]["levels"]) => void;
   #socket: Socket | null = null;
   #timer = 0;
   #resyncing = false;
 
-  /** `others` are base URLs to turn to when an instance cannot be reached. */
+  /**
+   * `others` are base URLs to turn to when an instance cannot be reached. `changed` is told whether there may be another
+   * grant, `heard` who is how loud.
+   */
   constructor(
     wish: Wish,
     token: string,
     others: string[],
     renew: () => Promise<string | null>,
     changed: (joined: boolean) => void,
+    heard: (levels: Events["room:speakers"]["levels"]) => void,
   ) {
     this.#wish = wish;
     this.#token = token;
     this.#others = [HOME, ...others];
     this.#renew = renew;
     this.#changed = changed;
+    this.#heard = heard;
   }
 
   enter(url = HOME, hops = 0): void {
@@ -197,7 +203,11 @@ export class Room {
     });
     socket.onAny((name: keyof Events, body) => {
       if (socket !== this.#socket) return;
-      this.note(name, JSON.stringify(body));
+      if (name === "room:speakers") {
+        if (body.room === this.#wish.room) this.#heard(body.levels);
+        return;
+      }
+      this.note(name, JSON.stringify(body, hideSecrets));
       this.#receive(name, body);
       this.#changed(false);
     });
@@ -361,6 +371,14 @@ export class Room {
     this.#socket = null;
     socket?.disconnect();
   }
+}
+
+/** A grant lets whoever reads it into the media server. */
+function hideSecrets(key: string, value: unknown): unknown {
+  return ["token", "apiToken", "credential", "userSig", "privateMapKey"].includes(key) &&
+    typeof value === "string"
+    ? "…"
+    : value;
 }
 
 /** Users are keys here: none of them is an object to be merged into. */

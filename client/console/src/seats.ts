@@ -48,6 +48,14 @@ export class Seats {
     this.#renderAsks(state);
   }
 
+  /** Puts a ring around the seats of whoever speaks. */
+  ring(seats: Seat[], speaking: readonly string[]): void {
+    for (const { seat, user, muted } of seats) {
+      const speaks = user !== undefined && !muted && speaking.includes(user);
+      this.#places.get(seat)?.root.classList.toggle("speaking", speaks);
+    }
+  }
+
   #renderSeat(seat: Seat, state: RoomState): void {
     const place = this.#places.get(seat.seat) ?? this.#make(seat.seat);
     const { self, room } = state;

@@ -8,6 +8,13 @@ export type Ask = <Name extends keyof Requests>(
   body: Omit<Requests[Name]["body"], "room">,
 ) => Promise<Requests[Name]["answer"] | null>;
 
+/** How the page stands with the media server. */
+export interface MediaLink {
+  /** There is a connection that has the page's sound, or would have it. */
+  isConnected: boolean;
+  isExternal: boolean;
+}
+
 /**
  * Keeps microphone and seat in step. Whoever takes a seat, or asked for the one that is given, has the microphone
  * opened; one that was opened for a seat is closed with it. Whether a sitter is muted is the seat's to say.
@@ -15,7 +22,7 @@ export type Ask = <Name extends keyof Requests>(
 export class Voice {
   readonly #room: Room;
   readonly #devices: Devices;
-  readonly #isSending: () => boolean;
+  readonly #link: () => MediaLink;
   #seat: Seat | undefined;
   /** A seat was asked for and has not come yet. */
   #climbing = false;
@@ -23,11 +30,10 @@ export class Voice {
   #openedForSeat = false;
   #confirmed = "";
 
-  /** `isSending`: whether the media server has a connection with the page's sound. */
-  constructor(room: Room, devices: Devices, isSending: () => boolean) {
+  constructor(room: Room, devices: Devices, link: () => MediaLink) {
     this.#room = room;
     this.#devices = devices;
-    this.#isSending = isSending;
+    this.#link = link;
   }
 
   readonly ask: Ask = async (name, body) => {
@@ -57,6 +63,7 @@ export class Voice {
       this.#devices.muted = now.muted ?? false;
     }
     if (now?.state === "pending_publish") this.#confirm(now, before);
+    else this.#confirmed = "";
     this.#hadRequest = self !== null && room?.requests[self.user] !== undefined;
   }
 
@@ -83,13 +90,14 @@ export class Voice {
 
   /**
    * The media server says when sound starts. What flowed before the seat was taken starts no more, and whoever is
-   * muted sends silence: that is for the client to say.
+   * muted sends silence: that is for the client to say. To an external server nothing flows without a seat.
    */
   #confirm(seat: Seat, before: Seat | undefined): void {
+    const { isConnected, isExternal } = this.#link();
     const session = seat.micSession ?? "";
-    const isNew = before?.state !== seat.state || before.micSession !== session;
+    const isNew = !isExternal && (before?.state !== seat.state || before.micSession !== session);
     const isSilent = this.#devices.muted && this.#confirmed !== session;
-    if (!this.#devices.on || !this.#isSending() || !(isNew || isSilent)) return;
+    if (!this.#devices.on || !isConnected || !(isNew || isSilent)) return;
     this.#confirmed = session;
     this.#room.ask("mic:confirm", { micSession: session });
   }

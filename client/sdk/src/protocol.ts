@@ -92,6 +92,8 @@ export interface Peer {
   /** How many devices the user is here with. */
   devices: number;
   joinedAt: number;
+  /** What the user's devices are called at an external media server. */
+  media?: string[];
 }
 
 export interface Seat {
@@ -160,12 +162,22 @@ export interface Track {
   kind: "audio" | "video";
 }
 
-export type Grant = EmbeddedGrant | ExternalGrant;
+/** A STUN or TURN server, as `RTCPeerConnection` takes it. */
+export interface IceServer {
+  urls: string[];
+  username?: string;
+  credential?: string;
+}
+
+export type Grant = EmbeddedGrant | JanusGrant | LivekitGrant | TrtcGrant | AgoraGrant | GenericGrant;
 
 interface GrantBase {
-  /** Grows when the room's media object is made anew; media connections of an older one are worthless. */
+  /**
+   * Grows when the room's media object is made anew; media connections of an older one are worthless. A grant of the
+   * same generation leaves them as they are: it is for the next connection.
+   */
   generation: number;
-  iceServers: { urls: string | string[]; username?: string; credential?: string }[];
+  iceServers: IceServer[];
 }
 
 export interface EmbeddedGrant extends GrantBase {
@@ -174,8 +186,54 @@ export interface EmbeddedGrant extends GrantBase {
   tracks: Track[];
 }
 
-export interface ExternalGrant extends GrantBase {
-  kind: "janus" | "livekit" | "trtc" | "agora" | "generic";
+/** The Janus API over WebSocket (subprotocol `janus-protocol`). */
+export interface JanusGrant extends GrantBase {
+  kind: "janus";
+  url: string;
+  plugin: "audiobridge" | "videoroom";
+  /** Room, participant and token of the plugin's `join`. */
+  room: string;
+  id: string;
+  token: string;
+  /** `token` of the Janus API itself, where it asks for one. */
+  apiToken?: string;
+  /** `opaque_id` of the handle that joins: ties what the server reports to the participant. */
+  opaqueId: string;
+}
+
+export interface LivekitGrant extends GrantBase {
+  kind: "livekit";
+  url: string;
+  room: string;
+  identity: string;
+  /** The access token. */
+  token: string;
+}
+
+export interface TrtcGrant extends GrantBase {
+  kind: "trtc";
+  sdkAppId: number;
+  strRoomId: string;
+  userId: string;
+  userSig: string;
+  privateMapKey?: string;
+}
+
+export interface AgoraGrant extends GrantBase {
+  kind: "agora";
+  appId: string;
+  channel: string;
+  account: string;
+  token: string;
+}
+
+/** A server attached by signed HTTP. */
+export interface GenericGrant extends GrantBase {
+  kind: "generic";
+  room: string;
+  id: string;
+  /** What that server says its clients need. */
+  data: Json;
 }
 
 /** RFC 7396: objects are merged, `null` removes, anything else replaces. */
@@ -189,6 +247,7 @@ export interface JoinAnswer {
   /** `resume` lets a later `room:join` take over this very peer; monitors, who are no peers, get none. */
   self: { peer: string; user: string; role: Role; resume?: string };
   room: Snapshot;
+  /** `null`: there is none, or it follows as `media:update`. */
   media: Grant | null;
   messages: { lastSeq: number };
   serverTime: number;
@@ -292,6 +351,8 @@ export interface Requests {
       missing: Track[];
     }
   >;
+  /** A fresh grant for an external media server that refuses the one at hand. */
+  "media:grant": Request<InRoom, { media: Grant }>;
 }
 
 /** A change of one counter of the room, from the version before to the one after. */
@@ -360,6 +421,8 @@ export interface Events {
   /** The call was answered, or ended, without this session. */
   "call:ended_elsewhere": { room: string; call: Call };
   "media:update": { room: string; media: Grant };
+  /** How loud people are, from 0 (silence) to 1; lossy, and only where the media server says so. */
+  "room:speakers": { room: string; levels: { user: string; level: number }[] };
   "session:evicted": { room?: string; reason: "kicked" | "replaced" | "signed_out" | "token_expired" };
   "auth:expiring": { expiresInMs: number };
 }

@@ -1,13 +1,17 @@
-//! `[[app]]` and `[[media]]`: the tenants and the media servers they use.
+//! `[[app]]`: the tenants.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use key_prefix::AppCode;
+use media_bridge::MediaKind;
 pub use room_cell::Devices;
 use room_cell::Rules;
 
+use super::callbacks::{self, Callbacks};
 use super::error::{Fault, Place};
 use super::keys;
+use super::media::{self, Media};
 use super::secret::{ApiKeys, Secret};
 use super::section::{Located, Section};
 use crate::auth::{KeyAlgorithm, TokenKey};
@@ -25,13 +29,6 @@ const MAX_KEYS: usize = 16;
 const TRANSITION_MS: u64 = 15_000;
 /// A media server's clock may be off by so much.
 const CLOCK_TOLERANCE_MS: u64 = 1_000;
-
-/// `[app.callbacks]`: how the callbacks of media servers are proved.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Callbacks {
-    /// Secret of callbacks in our own form; `None`: they are not taken.
-    pub generic: Option<Secret>,
-}
 
 /// One `[[app]]`.
 #[derive(Debug, Clone)]
@@ -56,8 +53,12 @@ pub struct App {
     pub ring: Duration,
     /// Second devices.
     pub devices: Devices,
-    /// Name of the media server, one of [`Config::media`](super::Config::media); `None` is none.
-    pub media: Option<String>,
+    /// Names of its media servers, all of one kind, each one of [`Config::media`](super::Config::media).
+    pub media: Vec<Arc<str>>,
+    /// Their kind; `None`: there are none.
+    pub media_kind: Option<MediaKind>,
+    /// How often a room is compared with the media server's own list.
+    pub reconcile: Duration,
     /// A room without people is unloaded after so long.
     pub idle: Duration,
     /// Joins and leaves within it are told as one.
@@ -78,71 +79,20 @@ impl App {
             ring_ms: ms(self.ring),
             transition_ms: TRANSITION_MS,
             clock_tolerance_ms: CLOCK_TOLERANCE_MS,
-            external_media: false,
-            live_list: self.media.is_some(),
+            external_media: self.has_external_media(),
+            live_list: self.media_kind.is_some_and(MediaKind::tells_who_is_heard),
         }
+    }
+
+    /// Whether its media servers are other processes.
+    pub fn has_external_media(&self) -> bool {
+        self.media_kind.is_some_and(|kind| kind != MediaKind::Embedded)
     }
 
     /// People who are not seen for so long have no living owner who sees them.
     pub fn people_horizon(&self) -> Duration {
         3 * self.heartbeat
     }
-}
-
-/// Kinds of media servers this version serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MediaKind {
-    /// The SFU in this process.
-    Embedded,
-}
-
-/// One `[[media]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Media {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub kind: MediaKind,
-}
-
-/// Reads the media servers; `--dev` assumes an embedded one where none is given.
-pub(super) fn read_media(sections: &[Section<'_>], dev: bool) -> Vec<Media> {
-    if sections.is_empty() && dev {
-        return vec![Media { name: "local".to_owned(), kind: MediaKind::Embedded }];
-    }
-    let mut media: Vec<Media> = Vec::new();
-    for section in sections {
-        if section.text("kind").is_none() {
-            section.missing("kind", "say \"embedded\"");
-        }
-        let kind = kind(section);
-        let Some(name) = section.text("name") else {
-            section.missing("name", "apps refer to a media server by its name");
-            continue;
-        };
-        if name.value.is_empty() || name.value.len() > 64 || name.value.contains(char::is_control) {
-            let right = "1 to 64 bytes without control characters".to_owned();
-            section.note(&name.place, "name", Fault::BadValue { found: None, right });
-        } else if media.iter().any(|other| other.name == name.value) {
-            section.note(&name.place, "name", Fault::Conflict(format!("{:?} is given twice", name.value)));
-        } else if let Some(kind) = kind {
-            media.push(Media { name: name.value, kind });
-        }
-    }
-    media
-}
-
-fn kind(section: &Section<'_>) -> Option<MediaKind> {
-    let kind = section.text("kind")?;
-    let fault = match kind.value.as_str() {
-        "embedded" => return Some(MediaKind::Embedded),
-        "janus" | "livekit" | "trtc" | "agora" | "generic" => {
-            Fault::NotBuilt(format!("media servers of kind {:?}", kind.value))
-        }
-        other => Fault::BadValue { found: Some(format!("{other:?}")), right: "embedded".to_owned() },
-    };
-    section.note(&kind.place, "kind", fault);
-    None
 }
 
 /// Reads the apps; `names` are the media servers configured.
@@ -180,9 +130,14 @@ fn defaults(code: AppCode, media: &[Media]) -> App {
         ring: Duration::from_secs(45),
         devices: Devices::Replace,
         media: match media {
-            [only] => Some(only.name.clone()),
+            [only] => vec![Arc::clone(&only.name)],
+            _ => Vec::new(),
+        },
+        media_kind: match media {
+            [only] => Some(only.kind()),
             _ => None,
         },
+        reconcile: Duration::from_secs(30),
         idle: Duration::from_secs(30),
         presence_window: Duration::from_millis(100),
         heartbeat: Duration::from_secs(10),
@@ -202,20 +157,13 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
         let right = format!("random texts of at least {} bytes each", ApiKeys::MIN_BYTES);
         section.note(&short.place, "api_keys", Fault::BadValue { found: None, right });
     }
-    let named = section.text("media");
-    if let Some(name) = named.as_ref().filter(|name| !media.iter().any(|media| media.name == name.value)) {
-        let known = media.iter().map(|media| media.name.as_str()).collect::<Vec<_>>().join(", ");
-        let known = if known.is_empty() { "there is none".to_owned() } else { format!("there is {known}") };
-        let right = format!("the name of a [[media]]; {known}");
-        section.note(
-            &name.place,
-            "media",
-            Fault::BadValue { found: Some(format!("{:?}", name.value)), right },
-        );
-    }
-    let callbacks = read_callbacks(section);
+    let callbacks = callbacks::read(section);
     let devices = [("replace", Devices::Replace), ("reject", Devices::Reject), ("allow", Devices::Allow)];
     let assumed = defaults(code.clone().or_else(|| AppCode::new(DEV_APP).ok())?, media);
+    let (media, media_kind) = match section.one_or_more("media") {
+        Some(names) => media::of_app(section, &names, media),
+        None => (assumed.media.clone(), assumed.media_kind),
+    };
     let app = App {
         keys,
         api_keys: ApiKeys::from_plain(api_keys.iter().map(|key| &key.value)),
@@ -228,35 +176,16 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
             .unwrap_or(assumed.publish_deadline),
         ring: section.millis("ring_ms", 1_000..=600_000).unwrap_or(assumed.ring),
         devices: section.word("devices", &devices).unwrap_or(assumed.devices),
-        media: named.map(|name| name.value).or(assumed.media),
+        media,
+        media_kind,
+        reconcile: section.millis("reconcile_ms", 500..=3_600_000).unwrap_or(assumed.reconcile),
         idle: section.millis("idle_ms", 0..=86_400_000).unwrap_or(assumed.idle),
         presence_window: section.millis("presence_window_ms", 0..=10_000).unwrap_or(assumed.presence_window),
         heartbeat: section.millis("heartbeat_ms", 1_000..=300_000).unwrap_or(assumed.heartbeat),
         callbacks,
-        ..defaults(code?, media)
+        ..assumed
     };
     (!app.keys.is_empty()).then_some(app)
-}
-
-fn read_callbacks(section: &mut Section<'_>) -> Callbacks {
-    let Some(mut callbacks) = section.table("callbacks", keys::CALLBACKS) else {
-        return Callbacks::default();
-    };
-    let Some(generic) = callbacks.table("generic", keys::GENERIC_CALLBACKS) else {
-        return Callbacks::default();
-    };
-    let secret = generic.secret("secret");
-    match &secret {
-        Some(secret) if secret.value.expose().len() < TokenKey::MIN_SECRET_BYTES => {
-            let right = format!("at least {} random bytes", TokenKey::MIN_SECRET_BYTES);
-            generic.note(&secret.place, "secret", Fault::BadValue { found: None, right });
-        }
-        Some(_) => {}
-        // What is given and could not be read has been noted already.
-        None if generic.has("secret") || generic.has("secret_file") => {}
-        None => generic.missing("secret", "what the media server signs its callbacks with"),
-    }
-    Callbacks { generic: secret.map(|secret| secret.value) }
 }
 
 /// The app's keys; where it has none, that is noted and the list is empty.

@@ -172,7 +172,16 @@ pub(super) const APP: &[Key] = &[
         Default("\"replace\""),
         "A second device of a user: `replace`s the first, is `reject`ed, or `allow`ed.",
     ),
-    key("media", Optional("\"local\""), "Name of a [[media]]. Default: the only one, if there is one."),
+    key(
+        "media",
+        Optional("\"local\""),
+        "Name of a [[media]], or a list of several of one kind, which then share the rooms. Default: the only one, if there is one.",
+    ),
+    key(
+        "reconcile_ms",
+        Default("30000"),
+        "How often a room is compared with the list of its external media server, 500 to 3600000 ms, spread by a fifth.",
+    ),
     key("idle_ms", Default("30000"), "A room without people is unloaded after so long, 0 to 86400000 ms."),
     key("presence_window_ms", Default("100"), "Joins and leaves within it are told as one, 0 to 10000 ms."),
     key(
@@ -185,20 +194,36 @@ pub(super) const APP: &[Key] = &[
     key(
         "callbacks",
         Optional("{ generic = { secret = \"change-me-change-me-change-me-34\" } }"),
-        "How callbacks of media servers are proved, as [app.callbacks]: `generic` with a `secret` (or `secret_file`) of at least 32 bytes for POST /rtc/generic/{app}. Those of livekit, trtc, agora and janus are not built yet.",
+        "How callbacks of media servers are proved at POST /rtc/{vendor}/{app}, as [app.callbacks]: `generic = { secret }`, at least 32 bytes; `janus = { username, password }`, `backend_user` and `backend_pwd` of its event handler, the password at least 16 bytes; `livekit = { api_key, api_secret }`, the key of its webhooks; `trtc = { key }` and `agora = { secret }`, as in their consoles. Each secret also as the path of a file, under the name key_file.",
     ),
 ];
 
 pub(super) const CALLBACKS: &[Key] = &[
     key("generic", Optional("{ secret = \"\" }"), "Callbacks in our own form."),
-    key("livekit", Later("LiveKit callbacks"), "API key and secret."),
-    key("trtc", Later("TRTC callbacks"), "Key."),
-    key("agora", Later("Agora callbacks"), "Secret."),
-    key("janus", Later("Janus callbacks"), "User name and password."),
+    key("janus", Optional("{ username = \"\", password = \"\" }"), "Callbacks of Janus's event handlers."),
+    key("livekit", Optional("{ api_key = \"\", api_secret = \"\" }"), "Webhooks of LiveKit."),
+    key("trtc", Optional("{ key = \"\" }"), "Callbacks of TRTC."),
+    key("agora", Optional("{ secret = \"\" }"), "Notifications of Agora."),
 ];
 
 pub(super) const GENERIC_CALLBACKS: &[Key] =
     &[secret("secret", Required("\"\""), "What the media server signs with: HMAC-SHA256.")];
+
+pub(super) const JANUS_CALLBACKS: &[Key] = &[
+    key("username", Required("\"\""), "`backend_user` of the event handler."),
+    secret("password", Required("\"\""), "`backend_pwd` of the event handler."),
+];
+
+pub(super) const LIVEKIT_CALLBACKS: &[Key] = &[
+    key("api_key", Required("\"\""), "`webhook.api_key` of the server."),
+    secret("api_secret", Required("\"\""), "The secret of that key."),
+];
+
+pub(super) const TRTC_CALLBACKS: &[Key] =
+    &[secret("key", Required("\"\""), "The callbacks' key, as in the console.")];
+
+pub(super) const AGORA_CALLBACKS: &[Key] =
+    &[secret("secret", Required("\"\""), "The notifications' secret, as in the console.")];
 
 pub(super) const APP_KEY: &[Key] = &[
     key("kid", Required("\"2026-11\""), "Name of the key."),
@@ -212,11 +237,72 @@ pub(super) const MEDIA: &[Key] = &[
     key(
         "kind",
         Required("\"embedded\""),
-        "`embedded`: an SFU in this process, for development and tests. Other kinds are not built yet.",
+        "`embedded`: an SFU in this process, for development and tests; `janus`, `livekit`, or `generic`: signed HTTP. `trtc` and `agora` are not built yet. What each needs is in docs/media.",
     ),
-    key("url", Later("external media servers"), "Where the server is."),
-    key("credentials", Later("external media servers"), "How to sign in to it."),
-    key("weight", Later("external media servers"), "Share of new rooms."),
+    key(
+        "url",
+        Optional("\"http://10.0.0.5:7880\""),
+        "Where the coordinator reaches it: janus ws(s)://, the others http(s)://.",
+    ),
+    key(
+        "public_url",
+        Optional("\"wss://media.example\""),
+        "janus, livekit: the WebSocket that clients connect to. Default: made from `url`.",
+    ),
+    key("admin_url", Optional("\"http://10.0.0.5:7088/admin\""), "janus: its admin API, for its health."),
+    key("plugin", Optional("\"audiobridge\""), "janus: `audiobridge` (default) or `videoroom`."),
+    key(
+        "plain_rtp",
+        Optional("true"),
+        "janus: whether participants of an AudioBridge may send plain RTP, such as gateways. Default false.",
+    ),
+    key(
+        "credentials",
+        Optional("{ api_key = \"key\", api_secret = \"change-me-change-me-change-me-35\" }"),
+        "How to sign in to it, each also as the path of a file under the name key_file. janus: `room_secret` (of our own, at least 32 bytes), and what the server asks for: `api_secret`, `admin_secret`, `admin_key`, `token_secret` (its `token_auth_secret`). livekit: `api_key`, `api_secret`. generic: `secret`, at least 32 bytes.",
+    ),
+    key(
+        "token_ttl_ms",
+        Optional("3600000"),
+        "janus, livekit: how long a grant lets somebody in, 60000 to 86400000 ms. Default one hour.",
+    ),
+    key("weight", Default("1"), "Share of new rooms beside the app's other media servers, 1 to 1000."),
+    key("deadline_ms", Default("3000"), "Longest call with all its attempts, 100 to 30000 ms."),
+    key("check_ms", Default("2000"), "Its health is asked for so often, 100 to 60000 ms."),
+    key(
+        "stable_ms",
+        Default("10000"),
+        "One that failed gets new rooms when it has been well for so long, 0 to 600000 ms; twice as long each time that it fails again.",
+    ),
+    key("give_up_ms", Default("30000"), "Silence for so long is a failure, 1000 to 600000 ms."),
+];
+
+/// Those of [`MEDIA`] that only some kinds have a use for.
+pub(super) const MEDIA_BY_KIND: &[&str] =
+    &["url", "public_url", "admin_url", "plugin", "plain_rtp", "token_ttl_ms"];
+
+pub(super) const MEDIA_CREDENTIALS: &[Key] = &[
+    secret("api_key", Optional("\"\""), "LiveKit: name of the key."),
+    secret("api_secret", Optional("\"\""), "LiveKit: the key. Janus: secret of its API."),
+    secret("admin_secret", Optional("\"\""), "Janus: secret of its admin API."),
+    secret("admin_key", Optional("\"\""), "Janus: what its plugin asks for when a room is made."),
+    secret("token_secret", Optional("\"\""), "Janus: what its tokens are signed with."),
+    secret("room_secret", Optional("\"\""), "Janus: what secrets and tokens of rooms are made from."),
+    secret("secret", Optional("\"\""), "Generic: what requests are signed with."),
+];
+
+pub(super) const TURN: &[Key] = &[
+    key(
+        "urls",
+        Optional("[\"stun:turn.example:3478\", \"turn:turn.example:3478?transport=udp\"]"),
+        "STUN and TURN servers that every grant names.",
+    ),
+    secret(
+        "secret",
+        Optional("\"change-me-change-me-change-me-36\""),
+        "Shared secret of the TURN servers (coturn: `use-auth-secret`, `static-auth-secret`), for credentials that end.",
+    ),
+    key("ttl_ms", Default("3600000"), "How long a credential is good for, 60000 to 86400000 ms."),
 ];
 
 pub(super) const IM: &[Key] = &[
@@ -295,6 +381,7 @@ pub(super) const SECTIONS: &[(&str, bool, &[Key])] = &[
     ("ledger", false, LEDGER),
     ("app", true, APP),
     ("media", true, MEDIA),
+    ("turn", false, TURN),
     ("im", false, IM),
     ("http", false, HTTP),
     ("limits", false, LIMITS),

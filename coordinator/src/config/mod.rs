@@ -11,11 +11,13 @@
 //! output.
 
 mod app;
+mod callbacks;
 mod error;
 mod instance;
 mod keys;
 mod lease;
 mod limits;
+mod media;
 mod overlay;
 mod redis;
 mod reference;
@@ -32,11 +34,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use app::{App, Callbacks, DEV_APP, DEV_SECRET, Devices, Media, MediaKind};
+pub use app::{App, DEV_APP, DEV_SECRET, Devices};
+pub use callbacks::{Callbacks, Login};
 pub use error::{ConfigError, Fault, Place, Problem};
 pub use instance::{Instance, Role};
 pub use lease::{Lease, Placement};
 pub use limits::{AllowedOrigins, Http, Limits, LogFormat, Telemetry};
+pub use media::{Media, MediaServerConfig, Turn};
 pub use overlay::Overrides;
 pub use redis::{LedgerUrl, Redis, RedisUrl, RedisUrlError};
 pub use secret::{ApiKeys, Secret};
@@ -69,6 +73,8 @@ pub struct Config {
     pub apps: Vec<App>,
     /// `[[media]]`, names unique
     pub media: Vec<Media>,
+    /// `[turn]`
+    pub turn: Turn,
     /// `[http]`
     pub http: Http,
     /// `[limits]`
@@ -143,9 +149,9 @@ impl Config {
         self.apps.iter().find(|app| app.code.as_str() == code)
     }
 
-    /// The media server of an app.
-    pub fn media_of(&self, app: &App) -> Option<&Media> {
-        self.media.iter().find(|media| Some(&media.name) == app.media.as_ref())
+    /// The media servers of an app.
+    pub fn media_of<'a>(&'a self, app: &'a App) -> impl Iterator<Item = &'a Media> {
+        self.media.iter().filter(|media| app.media.contains(&media.name))
     }
 }
 
@@ -199,7 +205,8 @@ fn read_sections(
     let http = limits::read_http(&section("http", keys::HTTP));
     let limits = limits::read(&section("limits", keys::LIMITS));
     let telemetry = limits::read_telemetry(&section("telemetry", keys::TELEMETRY), dev);
-    let media = app::read_media(&Section::list_of_root(report, root, "media", keys::MEDIA), dev);
+    let turn = media::read_turn(&section("turn", keys::TURN));
+    let media = media::read(Section::list_of_root(report, root, "media", keys::MEDIA), dev);
     let sections = Section::list_of_root(report, root, "app", keys::APP);
     let given = !sections.is_empty();
     let mut apps = app::read(sections, dev, &media);
@@ -224,6 +231,7 @@ fn read_sections(
         ledger,
         apps,
         media,
+        turn,
         http,
         limits,
         telemetry,

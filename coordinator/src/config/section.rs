@@ -290,6 +290,14 @@ impl<'a> Section<'a> {
         Some(texts)
     }
 
+    /// A text or a list of texts.
+    pub(super) fn one_or_more(&self, key: &str) -> Option<Vec<Located<String>>> {
+        match &self.nodes.get(key)?.value {
+            Value::Text(_) => self.text(key).map(|text| vec![text]),
+            _ => self.texts(key),
+        }
+    }
+
     /// A list of texts each of which `parse` understands.
     pub(super) fn parsed_list<T>(
         &self,

@@ -7,7 +7,7 @@ pub mod reaping;
 pub mod register;
 
 use key_prefix::{Instance, Keys};
-use media_bridge::EmbeddedSfu;
+use media_bridge::{EmbeddedSfu, MediaKind};
 use redis_scripts::Scripts;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,9 +19,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Verifier;
+use crate::callbacks::levels::Levels;
+use crate::callbacks::readers::Readers;
+use crate::callbacks::routers::Routers;
 use crate::clock::{Moment, RedisClock};
 use crate::config::{App, Config};
 use crate::limits::TokenBucket;
+use crate::media::MediaServers;
 use crate::metrics::Metrics;
 use crate::room::registry::Rooms;
 use crate::room::replies::Replies;
@@ -82,11 +86,19 @@ pub struct Node {
     /// Who is connected here.
     pub sessions: Sessions,
     /// The embedded media server, where an app uses it.
-    pub media: Option<EmbeddedSfu>,
+    pub embedded: Option<EmbeddedSfu>,
+    /// The external media servers.
+    pub media: Arc<MediaServers>,
     /// Verifies tokens.
     pub verifier: Verifier,
     /// Redis's clock.
     pub redis_clock: Arc<RedisClock>,
+    /// What proves and reads callbacks.
+    pub readers: Readers,
+    /// What names of routers stand for.
+    pub routers: Routers,
+    /// How loud people are, on its way to their rooms.
+    pub levels: Levels,
     /// How far the clocks of media servers are off that report here.
     pub vendor_clocks: VendorClocks,
     /// Joins admitted per second.
@@ -143,7 +155,9 @@ pub struct Parts {
     /// Every metric.
     pub metrics: Metrics,
     /// The embedded media server, where an app uses it.
-    pub media: Option<EmbeddedSfu>,
+    pub embedded: Option<EmbeddedSfu>,
+    /// The external media servers.
+    pub media: Arc<MediaServers>,
     /// Redis's clock.
     pub clock: Arc<RedisClock>,
 }
@@ -154,7 +168,7 @@ const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Node {
     /// An instance that has registered, and holds nothing yet.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { config, scripts, keys, me, public_url, address, metrics, media, clock } = parts;
+        let Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, clock } = parts;
         let store = Store {
             scripts,
             keys,
@@ -174,6 +188,9 @@ impl Node {
             sessions: Sessions::new(metrics.skipped.clone()),
             notices: Notices::new(metrics.skipped.clone()),
             redis_clock: clock,
+            readers: Readers::new(&config.apps),
+            routers: Routers::default(),
+            levels: Levels::default(),
             vendor_clocks: VendorClocks::default(),
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),
@@ -191,6 +208,7 @@ impl Node {
             public_url,
             address,
             metrics,
+            embedded,
             media,
         })
     }
@@ -198,6 +216,11 @@ impl Node {
     /// The app of this code.
     pub fn app(&self, code: &str) -> Option<Arc<App>> {
         self.apps.get(code).cloned()
+    }
+
+    /// The embedded media server, if the app uses it.
+    pub fn embedded_of(&self, app: &App) -> Option<&EmbeddedSfu> {
+        self.embedded.as_ref().filter(|_| app.media_kind == Some(MediaKind::Embedded))
     }
 
     /// Whether it takes no new rooms.

@@ -118,7 +118,8 @@ const fn code_of(refusal: &Refusal) -> ErrorCode {
         | Refusal::NoCall
         | Refusal::CallStands { .. }
         | Refusal::NobodyConcerned
-        | Refusal::NotDue => ErrorCode::VersionConflict,
+        | Refusal::NotDue
+        | Refusal::StaleRouter => ErrorCode::VersionConflict,
         Refusal::NoSuchSeat { .. } => ErrorCode::BadRequest,
         Refusal::TooMany { .. } | Refusal::TooLarge { .. } => ErrorCode::PayloadTooLarge,
     }

@@ -84,6 +84,7 @@ impl Delta {
             | Event::SeatFreed { seat, .. }
             | Event::SeatKept { seat, .. }
             | Event::Confirmed { seat, .. }
+            | Event::Awaited { seat, .. }
             | Event::SeatLocked { seat, .. }
             | Event::Muted { seat, .. } => {
                 self.seats.insert(*seat);
@@ -111,7 +112,11 @@ impl Delta {
             Event::TokenAllows { .. }
             | Event::Banned { .. }
             | Event::Unbanned { .. }
-            | Event::Heard { .. } => {}
+            | Event::Heard { .. }
+            | Event::RouterMade { .. }
+            | Event::RouterDropped
+            | Event::Owed { .. }
+            | Event::DutyDone { .. } => {}
         }
     }
 

@@ -4,13 +4,14 @@
 //! executes it once and answers; if nobody owns the room, this instance takes it.
 
 use key_prefix::RoomKey;
-use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, SettingsVersion};
+use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, Report, SettingsVersion};
 use room_cell::{Actor as By, Command, Limits, MediaReport, Validated};
 use serde_json::Value;
 use socketioxide::socket::Sid;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use super::actor::Origin;
 use super::actor::{Payload, refusal_of};
 use super::answer::Answer;
 pub use super::answer::Done;
@@ -122,7 +123,7 @@ async fn elsewhere(
             &made
         }
     };
-    let payload = Payload { actor: order.actor().clone(), command: order.command().clone() };
+    let payload = Payload { actor: order.actor().clone(), command: order.command().clone(), origin: None };
     let payload = serde_json::to_string(&payload).map_err(|_| ApiError::bad_request("it cannot be sent"))?;
     let mut waiting = node.replies.wait();
     let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
@@ -136,7 +137,6 @@ async fn elsewhere(
         keep: Some(Keep { caller: &key.caller, id: &key.id, digest: &key.digest }),
         number: Some(&number),
         deadline: Some(RedisMillis::new(node.redis_clock.now_ms() + patience)),
-        seen: None,
         cap: INBOX,
     };
     match store.timed("enqueue", store.scripts.enqueue(&store.keys, with)).await? {
@@ -154,7 +154,6 @@ async fn elsewhere(
             return Err(ApiError::new(ErrorCode::RateLimited, full));
         }
         Enqueued::Answered { digest, answer } => return kept(key, &digest, &answer).map(Some),
-        Enqueued::Repeat => return Ok(None),
     }
     match tokio::time::timeout(PATIENCE, &mut waiting.answer).await {
         Ok(Ok(answer)) => answer.into_result().map(Some),
@@ -276,55 +275,69 @@ pub async fn update_guest(
     Ok(sv)
 }
 
-/// What became of a media server's report.
+/// Something that a media server reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// Its id: the second of the same is not taken.
+    pub id: String,
+    /// What happened.
+    pub report: MediaReport,
+    /// Where it comes from, if it is in the vendor's names.
+    pub origin: Option<Origin>,
+}
+
+/// What became of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
-    /// It is in the room's inbox.
-    Appended,
-    /// It was there before.
-    Repeated,
+    /// All of them are in the room's inbox.
+    Here {
+        /// So many were not there before.
+        appended: usize,
+    },
     /// There is no such room.
     NoRoom,
 }
 
-/// Puts a media server's report into a room's inbox; once it is there, it will be executed. `event` is the
-/// vendor's own id of it: the second of the same id is not appended.
+/// Puts what a media server reported into a room's inbox, in order and all at once; once it is there, it will be
+/// executed.
 pub async fn report(
     node: &Arc<Node>,
     app: &Arc<App>,
     room: &RoomKey,
-    event: &str,
-    report: MediaReport,
+    heard: &[Heard],
 ) -> Result<Reported, ApiError> {
     let store = &node.store;
-    let payload = Payload { actor: By::Media, command: Command::Media(report) };
-    let payload = serde_json::to_string(&payload).map_err(|_| ApiError::bad_request("it cannot be sent"))?;
-    let with = Enqueue {
+    let payloads: Vec<String> = heard
+        .iter()
+        .map(|Heard { report, origin, .. }| {
+            let (command, origin) = (Command::Media(report.clone()), origin.clone());
+            serde_json::to_string(&Payload { actor: By::Media, command, origin })
+        })
+        .collect::<Result<_, _>>()
+        .map_err(|_| ApiError::bad_request("it cannot be sent"))?;
+    let reports: Vec<(&str, &str)> =
+        heard.iter().zip(&payloads).map(|(heard, payload)| (heard.id.as_str(), payload.as_str())).collect();
+    let with = Report {
         me: &store.me,
         room,
         keys: &store.keys.room(room),
         route_json: &json_string(room.route()),
-        payload: &payload,
-        keep: None,
-        number: None,
-        deadline: None,
-        seen: Some(event),
+        reports: &reports,
         cap: INBOX,
     };
-    match store.timed("enqueue", store.scripts.enqueue(&store.keys, with)).await? {
-        Enqueued::Ok { owner, .. } => {
-            if owner.is_empty() || owner == store.me.as_str() {
+    match store.timed("report", store.scripts.report(&store.keys, with)).await? {
+        redis_scripts::Reported::Ok { appended, owner } => {
+            if appended > 0 && (owner.is_empty() || owner == store.me.as_str()) {
                 adopt(node, app, room);
             }
-            Ok(Reported::Appended)
+            Ok(Reported::Here { appended })
         }
-        Enqueued::Missing { owner } if owner.is_empty() => Ok(Reported::NoRoom),
-        Enqueued::Missing { .. } => Err(being_restored()),
-        Enqueued::Full { length } => {
+        redis_scripts::Reported::Missing { owner } if owner.is_empty() => Ok(Reported::NoRoom),
+        redis_scripts::Reported::Missing { .. } => Err(being_restored()),
+        redis_scripts::Reported::Full { length } => {
             let full = format!("{length} events wait for the room already");
             Err(ApiError::new(ErrorCode::RateLimited, full))
         }
-        Enqueued::Answered { .. } | Enqueued::Repeat => Ok(Reported::Repeated),
     }
 }
 

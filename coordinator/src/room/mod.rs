@@ -18,6 +18,7 @@ pub mod actor;
 pub mod answer;
 pub mod batch;
 pub mod delta;
+pub mod desk;
 pub mod gateway;
 pub mod lease;
 pub mod links;

@@ -1,6 +1,7 @@
 //! What a room is called, in every form it is needed, made once.
 
-use key_prefix::{Keys, RoomKey, RoomKeys};
+use key_prefix::{AppCode, Keys, RoomId, RoomKey, RoomKeys};
+use media_bridge::RoomRef;
 
 /// A room's key, its Redis keys, and its texts for the wire.
 #[derive(Debug)]
@@ -35,4 +36,9 @@ pub fn json_string(text: &str) -> String {
 /// Digest of a secret that is kept in its place.
 pub fn digest(secret: &str) -> std::sync::Arc<str> {
     blake3::hash(secret.as_bytes()).to_hex().as_str()[..32].into()
+}
+
+/// The room that a media server's events name.
+pub fn key_of(room: &RoomRef) -> Option<RoomKey> {
+    Some(RoomKey::new(AppCode::new(&room.app).ok()?, RoomId::new(&room.room).ok()?))
 }

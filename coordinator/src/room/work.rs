@@ -15,6 +15,7 @@ use super::gateway::{Idempotency, Opened, Opening};
 use super::lease::LeaseTerm;
 use super::peer::Role;
 use super::projection::StateChange;
+use crate::callbacks::levels::Level;
 use crate::classroom::guest::GuestPatch;
 use crate::classroom::settings::SettingsPatch;
 use crate::error::ApiError;
@@ -139,6 +140,8 @@ pub enum Work {
     Command(Box<Ordered>, Reply<Done>),
     /// The embedded media server says that something happened, in a router of this generation.
     Media(Box<MediaReport>, u64),
+    /// How loud people are, for whoever listens just now.
+    Levels(Vec<Level>),
     /// Make the room, or open it again.
     Open(Box<Opening>, Reply<Opened>),
     /// There is something in the room's inbox.
@@ -170,6 +173,8 @@ pub enum Work {
     Damaged,
     /// Say who is connected.
     Present(mpsc::Sender<Present>),
+    /// A fresh grant of the external media server, for this connection.
+    Grant(Sid, Reply<media_bridge::Grant>),
     /// Tracks of the embedded media server changed: tell these peers.
     Tracks(Vec<Arc<str>>),
     /// Hand the room back and tell everybody to move; answered when it is done.

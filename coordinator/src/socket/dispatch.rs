@@ -180,6 +180,7 @@ requests! {
     "call:accept" => command::<requests::CallAccept>(asking, request).await,
     "call:decline" => command::<requests::CallDecline>(asking, request).await,
     "call:hangup" => command::<requests::CallHangup>(asking, request).await,
+    "media:grant" => media::grant(asking, body(request)?).await,
     "media:publish" => media::negotiate(asking, Offer::Publish, body(request)?).await,
     "media:subscribe" => media::negotiate(asking, Offer::Subscribe, body(request)?).await,
     unbuilt "message:send" "message:ack" "message:history"

@@ -1,9 +1,10 @@
-//! `media:publish` and `media:subscribe`: offers and answers of the embedded media server.
+//! `media:publish` and `media:subscribe`: offers and answers of the embedded media server. `media:grant`: what lets a
+//! member use an external one, made anew.
 
 use media_bridge::{MediaError, PeerRef, RoomRef};
 
 use super::dispatch::{Answer, Asking, raw};
-use super::requests::Media;
+use super::requests::{InRoom, Media};
 use crate::error::{ApiError, ErrorCode};
 use crate::room::names::json_string;
 use crate::room::work::{Membership, Refusal, Work, not_in_room};
@@ -16,7 +17,7 @@ pub(super) enum Offer {
 }
 
 pub(super) async fn negotiate(asking: &Asking, what: Offer, offer: Media) -> Answer {
-    let Some(media) = asking.app.media.as_ref().and(asking.node.media.as_ref()) else {
+    let Some(media) = asking.node.embedded_of(&asking.app) else {
         return Err(ApiError::new(ErrorCode::NotSupported, "this app has no embedded media server"));
     };
     let room = asking.room(offer.room.clone())?;
@@ -36,6 +37,23 @@ pub(super) async fn negotiate(asking: &Asking, what: Offer, offer: Media) -> Ans
     let mut body = serde_json::to_value(&answer).unwrap_or_default();
     body["ok"] = true.into();
     raw(body.to_string())
+}
+
+/// A fresh grant: the one that the client has may have ended.
+pub(super) async fn grant(asking: &Asking, request: InRoom) -> Answer {
+    if !asking.app.has_external_media() {
+        return Err(ApiError::new(ErrorCode::NotSupported, "this app has no external media server"));
+    }
+    let room = asking.room(request.room.clone())?;
+    let sid = asking.client.sid();
+    let Some(handle) = asking.node.rooms.find(&room) else { return Err(not_in_room(request.room.as_str())) };
+    match handle.ask(|reply| Work::Grant(sid, reply)).await {
+        Ok(grant) => {
+            raw(format!(r#"{{"ok":true,"media":{}}}"#, serde_json::to_string(&grant).unwrap_or_default()))
+        }
+        Err(Refusal::Gone) => Err(not_in_room(request.room.as_str())),
+        Err(Refusal::Api(error)) => Err(error),
+    }
 }
 
 fn refusal(error: &MediaError) -> ApiError {

@@ -63,6 +63,21 @@ struct Envelope {
     call: Option<IgnoredAny>,
 }
 
+/// A fanout message that changes nothing: how loud people are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Loud {
+    room: String,
+    levels: Box<RawValue>,
+}
+
+impl Loud {
+    fn read(message: &str) -> Option<(RoomKey, Self)> {
+        let loud = serde_json::from_str::<Self>(message).ok()?;
+        Some((RoomKey::from_route(&loud.room).ok()?, loud))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Counter {
@@ -170,9 +185,30 @@ impl Watches {
         }
     }
 
+    /// Passes on how loud people are to who watches their room here: each client is told once, or not at all.
+    fn pass_levels_on(&self, room: &RoomKey, levels: &RawValue) -> bool {
+        let rooms = self.lock();
+        let Some(watched) = rooms.get(room) else { return false };
+        let Ok(body) = RawValue::from_string(format!(r#"{},"levels":{levels}}}"#, watched.names.event_head))
+        else {
+            return false;
+        };
+        for ((sid, view), client) in &watched.audience {
+            let is_told = *view == View::Card && watched.audience.contains_key(&(*sid, View::Monitor));
+            if !is_told {
+                client.send(Fanout::WatchedSpeakers, &body);
+            }
+        }
+        true
+    }
+
     /// Passes a fanout message on to who watches its room here.
     pub fn pass_on(&self, node: &Node, message: &str) {
         let fanout = |outcome| node.metrics.fanout.with_label_values(&[outcome]).inc();
+        if let Some((room, loud)) = Loud::read(message) {
+            fanout(if self.pass_levels_on(&room, &loud.levels) { "delivered" } else { "nobody" });
+            return;
+        }
         let (room, envelope) = match Envelope::read(message) {
             Ok(read) => read,
             Err(Astray::Malformed) => {

@@ -72,11 +72,14 @@ impl CoordinatorOptions {
         self
     }
 
-    /// Without this key, so that its default holds.
+    /// Without this key, so that its default holds; without its last key, a section is not there.
     #[must_use]
     pub fn without(mut self, section: &'static str, key: &str) -> Self {
         if let Some(values) = self.values.get_mut(section) {
             values.remove(key);
+            if values.is_empty() {
+                self.values.remove(section);
+            }
         }
         self
     }

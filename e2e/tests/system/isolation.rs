@@ -244,6 +244,7 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
         KeyKind::Aside => within(7 * DAY),
         KeyKind::Seen => within(DAY / 144),
         KeyKind::Sessions => within(DAY / 24),
+        KeyKind::Router => within(30 * DAY),
         KeyKind::Room
         | KeyKind::Settings
         | KeyKind::Guests
@@ -285,7 +286,8 @@ async fn i_17_every_key_is_of_the_table_and_has_its_end() {
         ends_as_its_row_says(&redis, kind, &key, true).await;
         seen.push(kind);
     }
-    for kind in KeyKind::ALL {
+    // Only rooms at an external media server have a router with a name: `janus_rooms` looks at that.
+    for kind in KeyKind::ALL.into_iter().filter(|kind| *kind != KeyKind::Router) {
         assert!(seen.contains(&kind), "no {kind:?} among {seen:?}: the scenario leaves it out");
     }
     // What the dead instance had is gone with it.

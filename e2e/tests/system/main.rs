@@ -15,6 +15,8 @@ mod http_bad_input;
 mod identity;
 mod inbox;
 mod isolation;
+mod janus_adapter;
+mod janus_rooms;
 mod lane;
 mod late_writes;
 mod lifecycle;

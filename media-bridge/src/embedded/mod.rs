@@ -34,8 +34,9 @@ use self::room::{Command, Reply, Room};
 use self::sockets::Sockets;
 use self::stats::Counters;
 use crate::{
-    ClockMs, Generation, Grant, GrantBody, Health, MediaError, MediaEvent, MediaEventKind, MediaKind,
-    MediaServer, MediaSignal, Participant, PeerRef, Permissions, RoomRef, TrackKind, TrackRef,
+    Abilities, ClockMs, Connected, Generation, Grant, GrantBody, Load, MediaError, MediaEvent,
+    MediaEventKind, MediaKind, MediaServer, MediaSignal, Member, Participant, PeerRef, Permissions, RoomRef,
+    Router as MediaRouter, TrackKind, TrackRef,
 };
 
 pub use config::{EmbeddedConfig, MediaAddress};
@@ -78,6 +79,12 @@ pub struct SubscribedTrack {
 pub struct EmbeddedSfu {
     shared: Arc<Shared>,
     _last: Arc<DropGuard>,
+}
+
+impl std::fmt::Debug for EmbeddedSfu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EmbeddedSfu")
+    }
 }
 
 struct Shared {
@@ -130,6 +137,71 @@ impl EmbeddedSfu {
             tasks: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared), _last: Arc::new(closing.drop_guard()) })
+    }
+
+    /// Makes the room's router, or does nothing if it has this generation already. An older router is closed first.
+    ///
+    /// # Errors
+    /// `StaleGeneration` if the router is newer, `TooMany`, `Unavailable`.
+    pub fn open_router(&self, room: &RoomRef, generation: Generation) -> Result<(), MediaError> {
+        self.shared.open(room, generation)
+    }
+
+    /// Closes the router of this or an older generation, and everything in it. A newer one is left alone, silently.
+    pub fn end_router(&self, room: &RoomRef, generation: Generation) {
+        if let Some(router) = self.shared.rooms().get(room)
+            && router.generation <= generation
+        {
+            router.closing.cancel();
+        }
+    }
+
+    /// Lets a peer use the room's media, and says how. Granting again replaces the permissions.
+    ///
+    /// # Errors
+    /// `NotFound` without a router, `TooMany`, `Unavailable`, `Timeout`.
+    pub async fn admit(
+        &self,
+        room: &RoomRef,
+        peer: &PeerRef,
+        permissions: Permissions,
+    ) -> Result<Grant, MediaError> {
+        self.shared.grant(room, peer, Some(permissions)).await
+    }
+
+    /// Changes what a participant may do, at once. Muting somebody is taking `publish_audio`: their track stays, and
+    /// carries nothing.
+    ///
+    /// # Errors
+    /// `NotFound` without a router or a grant, `Unavailable`, `Timeout`.
+    pub async fn permit(
+        &self,
+        room: &RoomRef,
+        peer: &PeerRef,
+        permissions: Permissions,
+    ) -> Result<(), MediaError> {
+        let peer = peer.clone();
+        self.shared.ask(room, |reply| Command::SetPermissions { peer, permissions, reply }).await
+    }
+
+    /// Ends a peer's grant and connections. A peer or a room that is gone already is a success.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Timeout`.
+    pub async fn remove(&self, room: &RoomRef, peer: &PeerRef) -> Result<(), MediaError> {
+        let peer = peer.clone();
+        match self.shared.ask(room, |reply| Command::Remove { peer, reply }).await {
+            Err(MediaError::NotFound { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Who has a media connection.
+    ///
+    /// # Errors
+    /// `NotFound` without a router, `Unavailable`, `Timeout`.
+    pub async fn participants(&self, room: &RoomRef) -> Result<Vec<Connected>, MediaError> {
+        self.shared.ask(room, |reply| Command::List { reply }).await
     }
 
     /// Answers an offer on a peer's publishing connection.
@@ -331,60 +403,72 @@ impl MediaServer for EmbeddedSfu {
         MediaKind::Embedded
     }
 
-    async fn ensure_router(&self, room: &RoomRef, generation: Generation) -> Result<(), MediaError> {
-        self.shared.open(room, generation)
+    fn abilities(&self) -> Abilities {
+        Abilities { live_list: true, makes_routers: true, tells_audio: true, takes_permissions: true }
     }
 
-    async fn close_router(&self, room: &RoomRef, generation: Generation) -> Result<(), MediaError> {
-        if let Some(router) = self.shared.rooms().get(room)
-            && router.generation <= generation
-        {
-            router.closing.cancel();
+    async fn ensure_router(&self, router: &MediaRouter) -> Result<(), MediaError> {
+        self.open_router(&router.room, router.generation)
+    }
+
+    async fn adopt_router(&self, router: &MediaRouter) -> Result<(), MediaError> {
+        match self.shared.rooms().get(&router.room) {
+            Some(found) if found.generation == router.generation => Ok(()),
+            _ => Err(MediaError::NotFound { what: "room" }),
         }
+    }
+
+    async fn close_router(&self, router: &MediaRouter) -> Result<(), MediaError> {
+        self.end_router(&router.room, router.generation);
         Ok(())
     }
 
     async fn grant(
         &self,
-        room: &RoomRef,
-        peer: &PeerRef,
+        router: &MediaRouter,
+        member: &Member,
         permissions: Permissions,
     ) -> Result<Grant, MediaError> {
-        self.shared.grant(room, peer, Some(permissions)).await
+        self.admit(&router.room, &member.peer, permissions).await
     }
 
     async fn set_permissions(
         &self,
-        room: &RoomRef,
-        peer: &PeerRef,
+        router: &MediaRouter,
+        member: &Member,
         permissions: Permissions,
     ) -> Result<(), MediaError> {
-        let peer = peer.clone();
-        self.shared.ask(room, |reply| Command::SetPermissions { peer, permissions, reply }).await
+        self.permit(&router.room, &member.peer, permissions).await
     }
 
-    async fn remove_participant(&self, room: &RoomRef, peer: &PeerRef) -> Result<(), MediaError> {
-        let peer = peer.clone();
-        match self.shared.ask(room, |reply| Command::Remove { peer, reply }).await {
-            Err(MediaError::NotFound { .. }) => Ok(()),
-            other => other,
-        }
-    }
-
-    async fn list_participants(&self, room: &RoomRef) -> Result<Vec<Participant>, MediaError> {
-        self.shared.ask(room, |reply| Command::List { reply }).await
-    }
-
-    async fn health(&self) -> Health {
-        let rooms = self.shared.rooms().len();
-        let detail = if self.shared.closing.is_cancelled() {
-            Some("closing".to_owned())
-        } else if rooms >= self.shared.config.max_rooms {
-            Some(format!("max_rooms is {}", self.shared.config.max_rooms))
-        } else {
-            None
+    async fn remove_participant(&self, router: &MediaRouter, name: &str) -> Result<(), MediaError> {
+        let there = match self.participants(&router.room).await {
+            Err(MediaError::NotFound { .. }) => return Ok(()),
+            there => there?,
         };
-        Health { ok: detail.is_none(), rooms: rooms as u64, detail }
+        for found in there.into_iter().filter(|it| *it.peer == *name) {
+            self.remove(&router.room, &PeerRef { user: found.user, peer: found.peer }).await?;
+        }
+        Ok(())
+    }
+
+    async fn list_participants(&self, router: &MediaRouter) -> Result<Vec<Participant>, MediaError> {
+        let there = self.participants(&router.room).await?;
+        let named = there.into_iter().map(|it| Participant {
+            name: it.peer,
+            incarnation: Some(it.session),
+            audible: Some(it.audible),
+            may_publish_audio: None,
+        });
+        Ok(named.collect())
+    }
+
+    async fn health(&self) -> Result<Load, MediaError> {
+        let rooms = self.shared.rooms().len();
+        if self.shared.closing.is_cancelled() {
+            return Err(MediaError::unavailable("closing"));
+        }
+        Ok(Load { participants: Some(rooms as u64) })
     }
 }
 

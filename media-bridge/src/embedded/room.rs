@@ -17,9 +17,7 @@ use super::outbox::Outbox;
 use super::sockets::{Demux, Sockets};
 use super::stats::Counters;
 use super::tracks::{Slot, Track, TrackId};
-use crate::{
-    ExitReason, Generation, MediaError, MediaEventKind, Participant, PeerRef, Permissions, TrackRef,
-};
+use crate::{Connected, ExitReason, Generation, MediaError, MediaEventKind, PeerRef, Permissions, TrackRef};
 
 /// Datagrams taken before the room looks at anything else.
 const BATCH: usize = 128;
@@ -40,7 +38,7 @@ pub(super) enum Command {
     Publish { peer: PeerRef, offer: Offer, reply: Reply<String> },
     Subscribe { peer: PeerRef, offer: Offer, reply: Reply<SubscribeAnswer> },
     Remove { peer: PeerRef, reply: Reply<()> },
-    List { reply: Reply<Vec<Participant>> },
+    List { reply: Reply<Vec<Connected>> },
 }
 
 /// Numbers connections within a room.
@@ -296,14 +294,14 @@ impl Room {
         self.next_ssrc.wrapping_mul(0x9e37_79b1)
     }
 
-    fn participants(&self) -> Vec<Participant> {
+    fn participants(&self) -> Vec<Connected> {
         let connected = |id: Option<ConnectionId>| {
             id.and_then(|id| self.connections.get(&id)).is_some_and(|connection| connection.connected)
         };
         let list = self.peers.iter().filter_map(|(name, peer)| {
             let session = Arc::clone(peer.session.as_ref()?);
             let tracks = self.tracks.values().filter(|track| track.owner == *name);
-            Some(Participant {
+            Some(Connected {
                 user: Arc::clone(&name.user),
                 peer: Arc::clone(&name.peer),
                 session,

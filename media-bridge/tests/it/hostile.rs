@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::house::{Client, House, loopback, until};
 use media_bridge::TrackKind::{Audio, Video};
-use media_bridge::{EmbeddedConfig, MediaError, MediaServer};
+use media_bridge::{EmbeddedConfig, MediaError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
@@ -102,8 +102,8 @@ fn survives(strategy: impl Fn(&str) -> BoxedStrategy<Vec<String>>) {
                         prop_assert!(sane, "{answer:?} to {text}");
                     }
                 }
-                house.sfu.remove_participant(&house.room, &peer).await.unwrap();
-                prop_assert!(house.sfu.list_participants(&house.room).await.is_ok());
+                house.sfu.remove(&house.room, &peer).await.unwrap();
+                prop_assert!(house.sfu.participants(&house.room).await.is_ok());
                 Ok(())
             })
         })
@@ -157,8 +157,7 @@ async fn arbitrary_datagrams_never_hurt_a_room() {
         tokio::task::yield_now().await;
     }
     until("the datagrams are in", async || house.sfu.stats().datagrams_received >= 300).await;
-    assert!(house.sfu.list_participants(&house.room).await.is_ok());
+    assert!(house.sfu.participants(&house.room).await.is_ok());
     house.publish(&peer, &client).await;
-    until("ann is connected", async || house.sfu.list_participants(&house.room).await.unwrap()[0].connected)
-        .await;
+    until("ann is connected", async || house.sfu.participants(&house.room).await.unwrap()[0].connected).await;
 }

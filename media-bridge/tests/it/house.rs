@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use media_bridge::{
-    ClockMs, EmbeddedConfig, EmbeddedSfu, Generation, MediaAddress, MediaEvent, MediaEventKind, MediaServer,
-    MediaSignal, PeerRef, Permissions, RoomRef, SubscribeAnswer, TrackKind,
+    ClockMs, EmbeddedConfig, EmbeddedSfu, Generation, MediaAddress, MediaEvent, MediaEventKind, MediaSignal,
+    PeerRef, Permissions, RoomRef, SubscribeAnswer, TrackKind,
 };
 use rtc::media_stream::MediaStreamTrack;
 use rtc::rtp;
@@ -49,13 +49,13 @@ impl House {
         let clock: ClockMs = Arc::new(move || readings.fetch_add(1, Ordering::Relaxed));
         let sfu = EmbeddedSfu::new(config, clock, sender).unwrap();
         let room = RoomRef::new("app", "room");
-        sfu.ensure_router(&room, GENERATION).await.unwrap();
+        sfu.open_router(&room, GENERATION).unwrap();
         Self { sfu, room, signals }
     }
 
     pub(crate) async fn admit(&self, name: &str) -> PeerRef {
         let peer = PeerRef::new(format!("user-{name}"), name);
-        self.sfu.grant(&self.room, &peer, Permissions::ALL).await.unwrap();
+        self.sfu.admit(&self.room, &peer, Permissions::ALL).await.unwrap();
         peer
     }
 

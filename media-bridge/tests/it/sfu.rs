@@ -3,8 +3,7 @@
 use crate::house::{Client, GENERATION, House, loopback, packet, until};
 use media_bridge::TrackKind::{Audio, Video};
 use media_bridge::{
-    EmbeddedConfig, ExitReason, Generation, MediaError, MediaEventKind, MediaServer, PeerRef, Permissions,
-    RoomRef,
+    EmbeddedConfig, ExitReason, Generation, MediaError, MediaEventKind, PeerRef, Permissions, RoomRef,
 };
 
 const SOUND: [u8; 3] = [0xfc, 1, 2];
@@ -44,7 +43,7 @@ async fn two_peers_hear_each_other_and_events_come_in_order() {
     let (first, second) = (packet(&heard).await, packet(&heard).await);
     assert_eq!(first.header.sequence_number.wrapping_add(1), second.header.sequence_number);
 
-    let participants = house.sfu.list_participants(&house.room).await.unwrap();
+    let participants = house.sfu.participants(&house.room).await.unwrap();
     assert!(participants.iter().all(|it| it.connected && it.audible && it.publishing == [Audio]));
 
     drop(ann_flow);
@@ -54,7 +53,7 @@ async fn two_peers_hear_each_other_and_events_come_in_order() {
     let exited = house.expect(Some(&ann), MediaEventKind::RoomExited { reason: ExitReason::Closed }).await;
     assert_eq!(exited.session, joined.session);
 
-    house.sfu.close_router(&house.room, GENERATION).await.unwrap();
+    house.sfu.end_router(&house.room, GENERATION);
     house.expect(Some(&ben), MediaEventKind::AudioStopped).await;
     house.expect(Some(&ben), MediaEventKind::RoomExited { reason: ExitReason::RoomClosed }).await;
     house.expect(None, MediaEventKind::RoomFinished).await;
@@ -113,7 +112,7 @@ async fn subscribers_are_told_of_changes_and_renegotiate() {
     let _cat_flow = cat_out.remove(0).flow(SOUND.to_vec());
     packet(&ben_sub.track().await).await;
 
-    house.sfu.remove_participant(&house.room, &ann).await.unwrap();
+    house.sfu.remove(&house.room, &ann).await.unwrap();
     assert_eq!(house.tracks_changed().await, [ben.clone(), cat.clone()]);
     let answer = house.subscribe(&ben, &ben_sub).await;
     assert_eq!(answer.tracks.iter().map(|it| &*it.peer).collect::<Vec<_>>(), ["cat"]);
@@ -142,15 +141,15 @@ async fn audio_starts_with_sound_not_with_a_track_and_muting_ends_it() {
         house.sfu.stats().packets_received > 0
     })
     .await;
-    assert!(!house.sfu.list_participants(&house.room).await.unwrap()[0].audible);
+    assert!(!house.sfu.participants(&house.room).await.unwrap()[0].audible);
     let _flow = microphone.flow(SOUND.to_vec());
     house.expect(Some(&ann), MediaEventKind::AudioStarted).await;
 
-    house.sfu.set_permissions(&house.room, &ann, Permissions::LISTEN).await.unwrap();
+    house.sfu.permit(&house.room, &ann, Permissions::LISTEN).await.unwrap();
     house.expect(Some(&ann), MediaEventKind::AudioStopped).await;
     let refused = house.sfu.stats().packets_refused;
     until("packets are refused", async || house.sfu.stats().packets_refused >= refused + 5).await;
-    house.sfu.set_permissions(&house.room, &ann, Permissions::ALL).await.unwrap();
+    house.sfu.permit(&house.room, &ann, Permissions::ALL).await.unwrap();
     house.expect(Some(&ann), MediaEventKind::AudioStarted).await;
 }
 
@@ -217,12 +216,12 @@ async fn limits_hold_at_n_and_name_themselves_at_n_and_one() {
     let too_many = |limit, max| Err(MediaError::TooMany { limit, max });
 
     let other = RoomRef::new("app", "other");
-    assert_eq!(house.sfu.ensure_router(&other, GENERATION).await, too_many("max_rooms", 1));
+    assert_eq!(house.sfu.open_router(&other, GENERATION), too_many("max_rooms", 1));
     let (ann, _ben) = (house.admit("ann").await, house.admit("ben").await);
     let cat = PeerRef::new("cat", "cat");
-    let third = house.sfu.grant(&house.room, &cat, Permissions::ALL).await.map(drop);
+    let third = house.sfu.admit(&house.room, &cat, Permissions::ALL).await.map(drop);
     assert_eq!(third, too_many("max_peers_per_room", 2));
-    house.sfu.grant(&house.room, &ann, Permissions::ALL).await.unwrap();
+    house.sfu.admit(&house.room, &ann, Permissions::ALL).await.unwrap();
 
     let (one, _out) = Client::publishing(&[Audio]).await;
     house.publish(&ann, &one).await;
@@ -251,7 +250,7 @@ async fn a_flood_is_cut_to_the_peers_budget() {
     })
     .await;
     house.expect(Some(&ann), MediaEventKind::AudioStarted).await;
-    assert_eq!(house.sfu.list_participants(&house.room).await.unwrap().len(), 1, "the room goes on");
+    assert_eq!(house.sfu.participants(&house.room).await.unwrap().len(), 1, "the room goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,33 +263,33 @@ async fn generations_and_permissions_are_kept() {
     let stranger = PeerRef::new("nobody", "nobody");
     let refused = house.sfu.publish(&house.room, &stranger, &offer).await;
     assert_eq!(refused, Err(MediaError::NotFound { what: "participant" }));
-    house.sfu.set_permissions(&house.room, &ann, Permissions::LISTEN).await.unwrap();
+    house.sfu.permit(&house.room, &ann, Permissions::LISTEN).await.unwrap();
     let refused = house.sfu.publish(&house.room, &ann, &offer).await;
     assert_eq!(refused, Err(MediaError::NotPermitted { action: "publish audio" }));
 
     let older = Generation(GENERATION.0 - 1);
     assert_eq!(
-        house.sfu.ensure_router(&house.room, older).await,
+        house.sfu.open_router(&house.room, older),
         Err(MediaError::StaleGeneration { current: GENERATION.0, asked: older.0 }),
     );
-    house.sfu.close_router(&house.room, older).await.unwrap();
-    house.sfu.ensure_router(&house.room, GENERATION).await.unwrap();
+    house.sfu.end_router(&house.room, older);
+    house.sfu.open_router(&house.room, GENERATION).unwrap();
     assert!(house.sfu.tracks_for(&house.room, &ann).await.is_ok(), "the same router");
 
     let newer = Generation(GENERATION.0 + 1);
-    house.sfu.ensure_router(&house.room, newer).await.unwrap();
+    house.sfu.open_router(&house.room, newer).unwrap();
     let finished = house.expect(None, MediaEventKind::RoomFinished).await;
     assert_eq!(finished.generation, Some(GENERATION));
     let gone = house.sfu.tracks_for(&house.room, &ann).await.map(drop);
     assert_eq!(gone, Err(MediaError::NotFound { what: "participant" }), "a new router knows nobody");
-    house.sfu.remove_participant(&house.room, &ann).await.unwrap();
+    house.sfu.remove(&house.room, &ann).await.unwrap();
 
-    house.sfu.close_router(&house.room, newer).await.unwrap();
-    house.sfu.ensure_router(&house.room, newer).await.unwrap();
-    assert_eq!(house.sfu.grant(&house.room, &ann, Permissions::ALL).await.unwrap().generation, newer);
+    house.sfu.end_router(&house.room, newer);
+    house.sfu.open_router(&house.room, newer).unwrap();
+    assert_eq!(house.sfu.admit(&house.room, &ann, Permissions::ALL).await.unwrap().generation, newer);
     house.sfu.shutdown().await;
-    assert!(matches!(house.sfu.ensure_router(&house.room, newer).await, Err(MediaError::Unavailable { .. })));
-    assert!(!house.sfu.health().await.ok);
+    assert!(matches!(house.sfu.open_router(&house.room, newer), Err(MediaError::Unavailable { .. })));
+    assert!(media_bridge::MediaServer::health(&house.sfu).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,17 +98,13 @@ on_both! {
         let none = CellChanges::default();
         let with = world.commit(&a, token, 1, &commands, &none);
         world.scripts.commit(&world.keys, with).await.unwrap();
-        entry(enqueue(world, Enqueue { seen: Some("e1"), ..world.enqueue(&b, 1) }).await);
+        entry(enqueue(world, world.enqueue(&b, 1)).await);
         let before = world.keyspace().await;
         assert_eq!(enqueue(world, world.enqueue(&b, 1)).await, Enqueued::Full { length: 1 });
         let again = Enqueue { keep: Some(Keep { digest: "d2", ..KEEP }), ..world.enqueue(&b, 10) };
         let answered = Enqueued::Answered { digest: "d1".to_owned(), answer: "{}".to_owned() };
         assert_eq!(enqueue(world, again).await, answered);
-        let again = Enqueue { seen: Some("e1"), ..world.enqueue(&b, 10) };
-        assert_eq!(enqueue(world, again).await, Enqueued::Repeat);
         assert_eq!(world.keyspace().await, before);
-        let seen = world.ttl_ms(&world.keys.seen(&world.room, "e1")).await;
-        assert!((500_000..=600_000).contains(&seen), "{seen}");
     }
 
     async fn an_entry_that_nobody_can_read_comes_without_a_payload(world: &World) {

@@ -37,6 +37,7 @@ mod inboxes;
 mod lanes;
 mod leases;
 mod listener;
+mod media;
 mod merging;
 mod pinning;
 mod reaping;

@@ -5,7 +5,7 @@ use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use key_prefix::{AppCode, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey, RoomKeys};
 use redis_scripts::{
     Birth, CellChanges, CellVersion, Commit, Committed, Committing, Enqueue, FenceToken, Pin, Pinned, Read,
-    Register, Registered, ScriptError, Scripts, Standing,
+    Register, Registered, Report, ScriptError, Scripts, Standing,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -223,9 +223,18 @@ impl World {
             keep: None,
             number: None,
             deadline: None,
-            seen: None,
             cap,
         }
+    }
+
+    /// What a media server reported, by the id of each and what is to be done.
+    pub(crate) const fn report<'a>(
+        &'a self,
+        me: &'a Instance,
+        reports: &'a [(&'a str, &'a str)],
+    ) -> Report<'a> {
+        let route_json = r#""school\u0000math-101""#;
+        Report { me, room: &self.room, keys: &self.names, route_json, reports, cap: 10 }
     }
 
     /// When the room is due; `None`: it is not.

@@ -1,11 +1,11 @@
 //! A key that holds another type than the table says: every script refuses before its first write.
 
 use e2e::servers::Flavor;
-use key_prefix::{Instance, InstanceName, Key, RedisType};
+use key_prefix::{Instance, InstanceName, Key, RedisType, RouterName};
 use redis_scripts::{
     Acknowledged, CellChanges, CellVersion, Commit, Committing, DueRooms, Enqueue, FenceToken, GuestUpdate,
-    Heartbeat, HeldRoom, Keep, Notify, Offer, Reap, RedisMillis, Register, Release, Restore, SCRIPTS,
-    ScriptError, SessionOpen, SettingsUpdate, SettingsVersion, Sweep, Touch,
+    Heartbeat, HeldRoom, Keep, LevelsTo, Notify, Offer, Reap, RedisMillis, Register, Release, Restore,
+    SCRIPTS, ScriptError, SessionOpen, SettingsUpdate, SettingsVersion, Sweep, Touch,
 };
 use std::time::Duration;
 
@@ -15,6 +15,10 @@ const LEASE: &str = "reaper";
 const LIFE: Duration = Duration::from_secs(60);
 const COMMAND: Keep<'static> = Keep { caller: "ann", id: "c1", digest: "d1" };
 const EVENT: &str = "e1";
+
+fn router() -> RouterName {
+    RouterName::new("abc234").expect("a good name")
+}
 
 /// A room of `a` with one peer, watched by `b`, with work of `b` in its inbox; `a` leads the reaper.
 struct Scene {
@@ -89,8 +93,12 @@ impl Scene {
                 room.inbox,
                 keys.due(),
                 keys.answer(&world.room, COMMAND.caller, COMMAND.id),
-                keys.seen(&world.room, EVENT),
             ],
+            "report" => {
+                vec![room.room, room.owner, room.inbox, keys.due(), keys.seen(&world.room, EVENT)]
+            }
+            "levels" => vec![room.owner, room.watchers],
+            "router_claim" | "router_find" => vec![keys.router(&router())],
             "inbox_read" => vec![room.inbox],
             "answer" => vec![keys.answer(&world.room, COMMAND.caller, COMMAND.id)],
             "timeline" => vec![room.lane],
@@ -194,9 +202,13 @@ impl Scene {
                 scripts.commit(keys, with).await.map(drop)
             }
             "enqueue" => {
-                let with = Enqueue { keep: Some(COMMAND), seen: Some(EVENT), ..world.enqueue(me, 10) };
+                let with = Enqueue { keep: Some(COMMAND), ..world.enqueue(me, 10) };
                 scripts.enqueue(keys, with).await.map(drop)
             }
+            "report" => scripts.report(keys, world.report(me, &[(EVENT, "{}")])).await.map(drop),
+            "levels" => scripts.levels(keys, room, LevelsTo::Watchers(me), "{}").await.map(drop),
+            "router_claim" => scripts.router_claim(keys, &router(), &world.room, 7, LIFE).await.map(drop),
+            "router_find" => scripts.router_find(keys, &router()).await.map(drop),
             "inbox_read" => scripts.inbox_read(room, None, 10).await.map(drop),
             "answer" => scripts.answer(keys, &world.room, COMMAND.caller, COMMAND.id).await.map(drop),
             "timeline" => scripts.timeline(keys, &world.room, None, 10, 10).await.map(drop),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::right::Right;
-use super::{Draft, active, call, seats};
+use super::{Draft, active, call, router, seats};
 use crate::cell::{CallReason, Status};
 use crate::command::Actor;
 use crate::event::{AskEnd, Event, LeaveReason, MicEnd};
@@ -48,6 +48,9 @@ pub(super) fn created(draft: &mut Draft<'_>) -> Result<(), Refusal> {
 }
 
 pub(super) fn create_failed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    if matches!(draft.cell.status, Status::Creating { .. }) {
+        router::leave(draft);
+    }
     match draft.cell.status {
         Status::Creating { reopened: false, .. } => draft.push(Event::Failed),
         Status::Creating { reopened: true, .. } => draft.push(Event::Closed { reason: None }),
@@ -90,11 +93,21 @@ pub(super) fn end(draft: &mut Draft<'_>, reason: Option<Arc<str>>) {
         let peers = peers.iter().map(|peer| peer.peer.clone()).collect();
         draft.push(Event::Left { user, peers, reason: LeaveReason::ClosedLeft });
     }
-    let event = match transition(draft) {
+    let deadline = transition(draft).filter(|_| draft.cell.router.is_some());
+    let event = match deadline {
         Some(deadline) => Event::Closing { deadline, reason },
-        None => Event::Closed { reason },
+        None => {
+            router::leave(draft);
+            Event::Closed { reason }
+        }
     };
     draft.push(event);
+}
+
+/// Closing took too long: the room closes, and its router is left to be ended.
+pub(super) fn closed_late(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    router::leave(draft);
+    ended(draft)
 }
 
 pub(super) fn ended(draft: &mut Draft<'_>) -> Result<(), Refusal> {

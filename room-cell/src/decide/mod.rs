@@ -10,6 +10,7 @@ mod media;
 mod moderation;
 mod presence;
 mod right;
+mod router;
 mod seats;
 mod timers;
 
@@ -29,6 +30,7 @@ use right::Right;
 pub fn decide(cell: &Cell, order: &Validated, rules: &Rules, now: Millis) -> Result<Vec<Event>, Refusal> {
     let mut draft = Draft { cell: cell.clone(), events: Vec::new(), rules, now };
     decide_on(&mut draft, order.actor(), order.command())?;
+    router::follow(&mut draft, cell);
     Ok(draft.events)
 }
 
@@ -62,6 +64,19 @@ fn decide_on(draft: &mut Draft<'_>, actor: &Actor, command: &Command) -> Result<
         Command::Created => only(actor, &Actor::Owner).and_then(|()| life::created(draft)),
         Command::CreateFailed => only(actor, &Actor::Owner).and_then(|()| life::create_failed(draft)),
         Command::Ended => only(actor, &Actor::Owner).and_then(|()| life::ended(draft)),
+        Command::RouterMade { node, name, generation } => {
+            only(actor, &Actor::Owner)?;
+            router::made(draft, node, name, *generation)
+        }
+        Command::RouterDropped => {
+            only(actor, &Actor::Owner)?;
+            router::dropped(draft)
+        }
+        Command::DutiesDone { done } => {
+            only(actor, &Actor::Owner)?;
+            router::done(draft, done);
+            Ok(())
+        }
         Command::Gone { peers, reason } => {
             only(actor, &Actor::Owner)?;
             presence::gone(draft, peers, *reason);
@@ -122,6 +137,9 @@ fn in_room(draft: &mut Draft<'_>, right: &Right<'_>, command: &Command) -> Resul
         | Command::Close { .. }
         | Command::Ended
         | Command::Reopen { .. }
+        | Command::RouterMade { .. }
+        | Command::RouterDropped
+        | Command::DutiesDone { .. }
         | Command::Media(_)
         | Command::Due(_)
         | Command::Shift { .. } => Err(Refusal::HostsOnly),

@@ -42,7 +42,7 @@ pub(super) fn due(draft: &mut Draft<'_>, timer: &Timer) -> Result<(), Refusal> {
         Timer::Ring { call } => call::ring_over(draft, call),
         Timer::Transition => match draft.cell.status {
             Status::Creating { deadline, .. } if draft.now >= deadline => life::create_failed(draft),
-            Status::Closing { deadline, .. } if draft.now >= deadline => life::ended(draft),
+            Status::Closing { deadline, .. } if draft.now >= deadline => life::closed_late(draft),
             _ => Err(Refusal::NotDue),
         },
         Timer::Idle => {

@@ -1,8 +1,8 @@
 //! What must hold after each step of any life of a room.
 
 use room_cell::{
-    Actor, CallState, Cell, Changes, Command, Event, MediaFact, MediaReport, MicEnd, Millis, PeerId, Rules,
-    Speaking, Status, UserId, Validated, apply, changes,
+    Actor, CallState, Cell, Changes, Command, Duty, Event, MediaFact, MediaReport, MicEnd, Millis, PeerId,
+    Rules, Speaking, Status, UserId, Validated, apply, changes,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,66 @@ macro_rules! holds {
             return Err(format!($($why)+));
         }
     };
+}
+
+/// What is owed to an external media server, and to no other.
+fn media_server(
+    before: &Cell,
+    command: &Command,
+    events: &[Event],
+    cell: &Cell,
+    rules: &Rules,
+) -> Result<(), String> {
+    holds!(cell.router_generation >= before.router_generation, "generation {}", cell.router_generation);
+    let router = cell.router.as_ref().filter(|router| Some(*router) != before.router.as_ref());
+    if let Some(router) = router {
+        holds!(router.generation > before.router_generation, "a generation twice: {router:?}");
+        holds!(matches!(command, Command::RouterMade { .. }), "{command:?} made a router");
+    }
+    let owed_close = |generation| {
+        cell.duties.keys().any(|duty| matches!(duty, Duty::Close { generation: of, .. } if *of == generation))
+    };
+    if let Some(left) = before.router.as_ref().filter(|it| Some(*it) != cell.router.as_ref()) {
+        let ended = matches!(before.status, Status::Closing { .. })
+            && !matches!(command, Command::Due(_))
+            && cell.status == Status::Closed;
+        holds!(ended || owed_close(left.generation), "{left:?} is left and not owed to be ended");
+    }
+    let of_people = |duty: &&Duty| !matches!(duty, Duty::Close { .. });
+    if cell.router.is_none() {
+        holds!(cell.duties.keys().find(of_people).is_none(), "duties without a router: {:?}", cell.duties);
+    }
+    if let Some(Event::Owed { duty, .. }) = events.iter().find(|it| matches!(it, Event::Owed { .. })) {
+        holds!(rules.external_media || !of_people(&duty), "{duty:?} without an external media server");
+    }
+    for duty in cell.duties.keys() {
+        if let Duty::Permit { peer, .. } = duty {
+            holds!(cell.peers.contains_key(peer), "{peer} is gone and to be permitted");
+        }
+    }
+    if !rules.external_media
+        || cell.router.is_none()
+        || cell.router != before.router
+        || cell.status != Status::Active
+    {
+        return Ok(());
+    }
+    for (peer, user) in before.peers.iter().filter(|(peer, _)| !cell.peers.contains_key(*peer)) {
+        let duty = Duty::Remove { user: user.clone(), peer: peer.clone() };
+        holds!(cell.duties.contains_key(&duty), "{peer} ended and is not to be removed");
+    }
+    for (user, presence) in &cell.users {
+        let says = |cell: &Cell| cell.seat_of(user.as_str()).map(|(_, it)| (it.peer.clone(), it.muted));
+        let role = |cell: &Cell| cell.users.get(user).map(room_cell::Presence::role);
+        if says(before) == says(cell) && (role(before) == role(cell) || role(before).is_none()) {
+            continue;
+        }
+        let permitted = |peer: &std::sync::Arc<room_cell::Peer>| {
+            cell.duties.contains_key(&Duty::Permit { user: user.clone(), peer: peer.peer.clone() })
+        };
+        holds!(presence.peers.iter().all(permitted), "{user} is not to be permitted anew");
+    }
+    Ok(())
 }
 
 /// What has been begun and what has been stored so far.
@@ -48,6 +108,7 @@ impl Checks {
         right_people(before, order, events, cell, now)?;
         mic_sessions(before, order.command(), events, cell, rules)?;
         room(before, order.command(), events, cell)?;
+        media_server(before, order.command(), events, cell, rules)?;
         calls(before, events)
     }
 
@@ -298,7 +359,11 @@ fn room(before: &Cell, command: &Command, events: &[Event], cell: &Cell) -> Resu
     if over(before) && !events.is_empty() {
         let may = matches!(
             command,
-            Command::Ended | Command::Due(_) | Command::Reopen { .. } | Command::Shift { .. }
+            Command::Ended
+                | Command::Due(_)
+                | Command::Reopen { .. }
+                | Command::Shift { .. }
+                | Command::DutiesDone { .. }
         ) || matches!(command, Command::Media(report) if report.what == MediaFact::RoomFinished);
         holds!(may, "I-12: {:?} took {command:?}", before.status);
     }

@@ -3,8 +3,8 @@
 use room_cell::{Event, Refusal};
 use std::collections::BTreeMap;
 
-pub(crate) const EVENTS: usize = 33;
-pub(crate) const REFUSALS: usize = 32;
+pub(crate) const EVENTS: usize = 38;
+pub(crate) const REFUSALS: usize = 33;
 
 /// What a run has come across, and how often.
 #[derive(Debug, Default)]
@@ -45,12 +45,13 @@ macro_rules! names {
 names! { event, Event, EVENTS:
     Made Opened Failed Joined PeerEnded Left PeerUpdated TokenAllows RoleChanged DoorLocked Banned Unbanned
     SeatTaken SeatFreed SeatMoved SeatKept Confirmed SeatLocked Muted SeatsSet Requested RequestEnded Invited
-    InviteEnded CallStarted CallAccepted CallDeclinedBy CallEnded Heard Shifted Closing Closed Reopened
+    InviteEnded CallStarted CallAccepted CallDeclinedBy CallEnded Heard RouterMade
+    RouterDropped Awaited Owed DutyDone Shifted Closing Closed Reopened
 }
 
 names! { refusal, Refusal, REFUSALS:
     NoRoom Creating RoomClosed AlreadyMade Banned DoorLocked Full SecondDevice HostsOnly Outranked Creator
     TokenForbids NotPresent NotMember SeatTaken SeatLocked NoFreeSeat NoSuchSeat AlreadySeated NotSeated
     StaleSession NothingAsked NotBanned CallGoingOn NoCall CallStands NotInCall StaleReport NobodyConcerned
-    NotDue TooMany TooLarge
+    StaleRouter NotDue TooMany TooLarge
 }

@@ -13,5 +13,6 @@ mod orders;
 mod presence;
 mod random;
 mod room;
+mod router;
 mod seats;
 mod stored;

@@ -196,7 +196,8 @@ impl Life {
             183..191 => Command::MicRespond { user: named, accept: c < 160, session: self.session() },
             191..206 => self.call(throw),
             206..246 => return (Actor::Media, Command::Media(self.report(throw))),
-            246..253 => return (Actor::Owner, self.timer(throw)),
+            246..250 => return (Actor::Owner, self.timer(throw)),
+            250..254 => return (Actor::Owner, self.router(throw)),
             _ => return (Actor::Owner, Command::Shift { by_ms: u64::from(a) * 50 }),
         };
         let command_of_owner = matches!(
@@ -307,6 +308,24 @@ impl Life {
             (2, Some(call)) => Timer::Ring { call },
             _ => Timer::Publish { session: self.some_session(a), flowing: b < 128 },
         })
+    }
+
+    fn router(&self, throw: Throw) -> Command {
+        let [_, _, _, a, b, ..] = throw;
+        let generation = self.cell.router_generation + u64::from(b % 3);
+        match a % 8 {
+            0..4 => Command::RouterMade {
+                node: ["one", "two"][usize::from(b % 2)].into(),
+                name: format!("router {generation}").into(),
+                generation,
+            },
+            4 => Command::RouterDropped,
+            _ => {
+                let some = self.cell.duties.iter().skip(usize::from(b % 2));
+                let done = some.map(|(duty, owed)| (duty.clone(), owed.version - u64::from(b % 5 == 0)));
+                Command::DutiesDone { done: done.collect() }
+            }
+        }
     }
 
     /// A new report, which may come to pass later, or one of the earlier ones again.

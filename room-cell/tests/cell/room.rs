@@ -44,6 +44,12 @@ impl Room {
         room
     }
 
+    /// An external media server has a router for it.
+    pub(crate) fn has_router(&mut self) {
+        let made = Command::RouterMade { node: "one".into(), name: "router".into(), generation: 1 };
+        self.does(&Actor::Owner, made);
+    }
+
     /// Decides, and takes in what comes of it.
     pub(crate) fn tries(&mut self, actor: &Actor, command: Command) -> Result<Vec<Event>, Refusal> {
         let order = command.validate(actor.clone(), &Limits::default()).expect("within limits");

@@ -85,11 +85,11 @@ fn each_fault_names_place_key_and_what_would_be_right() {
         ),
         (
             "[[media]]\nname = \"m\"\nkind = \"janus\"",
-            "dais.toml:10: media[0].kind: known, not built yet: media servers of kind \"janus\"",
+            "dais.toml:8: media[0].url: missing: a URL of ws or wss",
         ),
         (
             "[[media]]\nname = \"m\"\nkind = \"embedded\"\nurl = \"x\"",
-            "dais.toml:11: media[0].url: known, not built yet: external media servers",
+            "dais.toml:11: media[0].url: a media server of kind \"embedded\" has no use for it",
         ),
         (
             "[media]\nname = \"m\"",
@@ -137,8 +137,32 @@ fn faults_of_an_app() {
             "dais.toml:8: app[0].callbacks.generic.secret: missing: what the media server signs its callbacks with",
         ),
         (
-            "callbacks = { livekit = { api_key = \"k\", api_secret = \"hush\" } }",
-            "dais.toml:8: app[0].callbacks.livekit: known, not built yet: LiveKit callbacks",
+            "callbacks = { livekit = { api_key = \"k\" } }",
+            "dais.toml:8: app[0].callbacks.livekit.api_secret: missing: the secret of `webhook.api_key`",
+        ),
+        (
+            "callbacks = { livekit = { api_secret = \"hush\" } }",
+            "dais.toml:8: app[0].callbacks.livekit.api_key: missing: `webhook.api_key` of the server",
+        ),
+        (
+            "callbacks = { janus = { username = \"a:b\", password = \"0123456789abcdef\" } }",
+            "dais.toml:8: app[0].callbacks.janus.username: \"a:b\" is not usable; it should be 1 to 128 visible ASCII characters without a colon",
+        ),
+        (
+            "callbacks = { janus = { username = \"j\", password = \"hush\" } }",
+            "dais.toml:8: app[0].callbacks.janus.password: should be at least 16 random visible ASCII characters",
+        ),
+        (
+            "callbacks = { trtc = { key = \"not-one\" } }",
+            "dais.toml:8: app[0].callbacks.trtc.key: should be the 1 to 32 letters and digits of the console",
+        ),
+        (
+            "callbacks = { agora = { secret = \"\" } }",
+            "dais.toml:8: app[0].callbacks.agora.secret: should be not empty",
+        ),
+        (
+            "callbacks = { zego = {} }",
+            "dais.toml:8: app[0].callbacks.zego: unknown key; known here: generic, janus, livekit, trtc, agora",
         ),
         (
             "callbacks = { generic = { secret_file = \"/nowhere/at/all\" } }",

@@ -1,8 +1,11 @@
 use std::time::Duration;
 
 use super::super::web::{AddressBlock, PublicUrl, WebOrigin};
-use super::super::{AllowedOrigins, DEV_APP, Devices, LogFormat, MediaKind, RedisUrl, Role, Secret};
+use super::super::{
+    AllowedOrigins, Callbacks, DEV_APP, Devices, LogFormat, Login, MediaServerConfig, RedisUrl, Role, Secret,
+};
 use super::*;
+use media_bridge::MediaKind;
 
 #[test]
 fn least_configuration_has_the_documented_defaults() {
@@ -22,7 +25,7 @@ fn least_configuration_has_the_documented_defaults() {
     assert_eq!(app.grace, Duration::from_secs(30));
     assert_eq!(config.http.allowed_origins, AllowedOrigins::Listed(Vec::new()));
     assert_eq!(config.telemetry.log, LogFormat::Json);
-    assert!(config.media.is_empty() && config.media_of(app).is_none() && config.ledger.is_none());
+    assert!(config.media.is_empty() && config.media_of(app).next().is_none() && config.ledger.is_none());
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn development_needs_nothing() {
     assert_eq!(config.instance.listen.to_string(), "127.0.0.1:7800");
     assert_eq!(config.telemetry.log, LogFormat::Pretty);
     let app = config.app(DEV_APP).unwrap();
-    assert_eq!(config.media_of(app).unwrap().kind, MediaKind::Embedded);
+    assert_eq!(config.media_of(app).next().unwrap().kind(), MediaKind::Embedded);
     assert_eq!(app.keys.len(), 1);
 }
 
@@ -175,9 +178,9 @@ fn sentinels_are_worked_into_the_url() {
 fn the_only_media_server_is_every_apps() {
     let text = format!("{LEAST}[[media]]\nname = \"m\"\nkind = \"embedded\"\n");
     let config = read(&text).unwrap();
-    assert_eq!(config.media_of(&config.apps[0]).unwrap().name, "m");
+    assert_eq!(&*config.media_of(&config.apps[0]).next().unwrap().name, "m");
     let two = format!("{text}[[media]]\nname = \"n\"\nkind = \"embedded\"\n");
-    assert_eq!(read(&two).unwrap().apps[0].media, None);
+    assert_eq!(read(&two).unwrap().apps[0].media.len(), 0);
     assert!(messages(read(&two.replace("\"n\"", "\"m\""))).contains("media[1].name: \"m\" is given twice"));
 }
 
@@ -276,7 +279,8 @@ fn reference_can_be_used_as_it_stands_and_states_the_true_defaults() {
     let least = read(LEAST).unwrap();
     // What the reference has to make up: the app's name and key, a media server, a prefix.
     reference.apps[0].code = least.apps[0].code.clone();
-    reference.apps[0].media = None;
+    reference.apps[0].media.clear();
+    reference.apps[0].media_kind = None;
     reference.media.clear();
     reference.redis.key_prefix = least.redis.key_prefix.clone();
     assert_eq!(format!("{reference:#?}"), format!("{least:#?}"));
@@ -296,6 +300,10 @@ fn examples_in_the_reference_are_right_too() {
         if matches!(key, "keys" | "public_key") {
             used = used.lines().filter(|line| !line.starts_with("secret = ")).collect::<Vec<_>>().join("\n");
         }
+        // What only other kinds of media servers have a use for has its own test.
+        if (key == "public_url" && line.contains("media.")) || OF_MEDIA_SERVERS.contains(&key) {
+            continue;
+        }
         if key == "sentinel_service" {
             used = used.replace("# sentinels = ", "sentinels = ");
         }
@@ -303,6 +311,86 @@ fn examples_in_the_reference_are_right_too() {
         // The example of a public key is cut short.
         assert!(result.is_ok() || key == "public_key", "{key}: {}", messages(result));
     }
+}
+
+/// Keys of `[[media]]` that an embedded media server has no use for; those of `[turn]` go together.
+const OF_MEDIA_SERVERS: [&str; 7] =
+    ["urls", "plugin", "plain_rtp", "admin_url", "credentials", "token_ttl_ms", "url"];
+
+const JANUS: &str = r#"
+[[media]]
+name = "one"
+kind = "janus"
+url = "ws://10.0.0.1:8188"
+admin_url = "http://10.0.0.1:7088/admin"
+plugin = "videoroom"
+deadline_ms = 500
+credentials = { room_secret = "0123456789abcdef0123456789abcdef", api_secret = "a" }
+"#;
+
+#[test]
+fn an_app_has_media_servers_of_one_kind() {
+    let two = JANUS.replace("\"one\"", "\"two\"").replace("10.0.0.1", "10.0.0.2");
+    let text =
+        LEAST.replace("[[app]]\n", "[[app]]\nmedia = [\"one\", \"two\"]\nreconcile_ms = 500\n") + JANUS;
+    let config = read(&format!("{text}{two}")).unwrap();
+    let app = &config.apps[0];
+    assert_eq!((app.media_kind, app.reconcile), (Some(MediaKind::Janus), Duration::from_millis(500)));
+    assert!(app.has_external_media() && app.rules().external_media && app.rules().live_list);
+    let names: Vec<&str> = config.media_of(app).map(|media| &*media.name).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(config.media[0].deadline, Duration::from_millis(500));
+    let MediaServerConfig::Janus { public_url, videoroom, .. } = &config.media[1].server else { panic!() };
+    assert_eq!((public_url.as_str(), *videoroom), ("ws://10.0.0.2:8188", true));
+    let livekit = "[[media]]\nname = \"two\"\nkind = \"livekit\"\nurl = \"http://l:7880\"\n\
+                   credentials = { api_key = \"k\", api_secret = \"s\" }\n";
+    let mixed = messages(read(&format!("{text}{livekit}")));
+    assert!(mixed.contains("those of one app must be of one kind"), "{mixed}");
+}
+
+#[test]
+fn what_a_media_server_needs_is_named_where_it_is_missing_or_of_another_kind() {
+    for (was, is, message) in [
+        ("url = \"ws://10.0.0.1:8188\"\n", "", "media[0].url: missing: a URL of ws or wss"),
+        ("ws://10.0.0.1:8188", "http://10.0.0.1", "media[0].url: \"http://10.0.0.1\" is not usable"),
+        ("ws://10.0.0.1:8188", "ws://u:p@10.0.0.1", "media[0].url: \"ws://u:p@10.0.0.1\" is not usable"),
+        (
+            "room_secret = \"0123456789abcdef0123456789abcdef\", ",
+            "",
+            "media[0].credentials.room_secret: missing",
+        ),
+        ("0123456789abcdef0123456789abcdef", "short", "room_secret: should be at least 32 random bytes"),
+        (
+            "plugin = \"videoroom\"",
+            "plugin = \"x\"",
+            "media[0].plugin: \"x\" is not usable; it should be one of",
+        ),
+        ("plugin = \"videoroom\"", "region = \"x\"", "media[0].region: unknown key"),
+        ("api_secret = \"a\"", "api_key = \"a\"", "api_key: a media server of kind \"janus\" has no use"),
+        ("kind = \"janus\"", "kind = \"zoom\"", "media[0].kind: \"zoom\" is not usable"),
+        (
+            "kind = \"janus\"",
+            "kind = \"trtc\"",
+            "media[0].kind: known, not built yet: media servers of kind \"trtc\"",
+        ),
+        ("deadline_ms = 500", "deadline_ms = 5", "media[0].deadline_ms: 5 is not usable"),
+    ] {
+        let text = format!("{LEAST}{JANUS}").replace(was, is);
+        let found = messages(read(&text));
+        assert!(found.contains(message), "{is}: {found}");
+        assert!(!found.contains("0123456789"), "{found}");
+    }
+}
+
+#[test]
+fn turn_servers_come_with_a_secret() {
+    let turn = "[turn]\nurls = [\"stun:t:3478\", \"turn:t:3478\"]\n";
+    let message = messages(read(&format!("{LEAST}{turn}")));
+    assert!(message.contains("turn.secret: missing"), "{message}");
+    let config = read(&format!("{LEAST}{turn}secret = \"s\"\nttl_ms = 60000\n")).unwrap();
+    assert_eq!((config.turn.urls.len(), config.turn.ttl), (2, Duration::from_secs(60)));
+    assert!(messages(read(&format!("{LEAST}[turn]\nurls = [\"http://t\"]\n"))).contains("turn.urls"));
+    assert!(read(&format!("{LEAST}[turn]\nurls = [\"stun:t:1\"]\n")).is_ok());
 }
 
 #[test]
@@ -324,4 +412,31 @@ fn the_secret_of_generic_callbacks_is_given_in_a_table_a_variable_or_a_file() {
     let variable = ("DAIS_APP__CALLBACKS__GENERIC__SECRET_FILE", file.to_str().unwrap());
     assert_eq!(generic(read_with(LEAST, &[variable]).unwrap()), given);
     assert_eq!(generic(read(LEAST).unwrap()), None);
+}
+
+#[test]
+fn callbacks_of_each_vendor_have_their_own_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    let table = format!(
+        "{LEAST}[app.callbacks]\ntrtc = {{ key = \"k9\" }}\nagora = {{ secret = \"a\" }}\n\
+         livekit = {{ api_key = \"devkey\", api_secret = \"secret\" }}\n\
+         janus = {{ username = \"j\", password_file = {:?} }}\n",
+        file.to_str().unwrap()
+    );
+    let callbacks = read(&table).unwrap().apps.remove(0).callbacks;
+    let login = |name: &str, secret: &str| Some(Login { name: name.to_owned(), secret: Secret::new(secret) });
+    assert_eq!(
+        callbacks,
+        Callbacks {
+            generic: None,
+            janus: login("j", "0123456789abcdef"),
+            livekit: login("devkey", "secret"),
+            trtc: Some(Secret::new("k9")),
+            agora: Some(Secret::new("a")),
+        }
+    );
+    let vendors: Vec<_> = callbacks.readers().iter().map(|reader| reader.vendor()).collect();
+    assert_eq!(vendors, ["janus", "livekit", "trtc", "agora"]);
 }

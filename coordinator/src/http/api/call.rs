@@ -1,6 +1,7 @@
 //! One call of the API: how it is routed, and what its documentation says, in one value, so that neither is
 //! ever without the other.
 
+use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::Value;
@@ -65,6 +66,10 @@ pub(super) struct Call {
     pub refusals: BTreeMap<u16, Vec<ErrorCode>>,
     /// Whether the caller is proved by `Authorization`.
     pub authorized: bool,
+    /// Whether it becomes a WebSocket, answered with 101.
+    pub switches: bool,
+    /// The headers that prove the caller, as in the manual.
+    pub proof: &'static str,
     route: MethodRouter<Arc<Node>>,
 }
 
@@ -104,6 +109,8 @@ impl Call {
             answers: Vec::new(),
             refusals: BTreeMap::new(),
             authorized: true,
+            switches: false,
+            proof: "Authorization: Bearer 0123456789abcdef01234567\n",
             route: on(filter, handler),
         };
         call.refuses(&ALWAYS).refuses(&[
@@ -111,6 +118,18 @@ impl Call {
             ErrorCode::Forbidden,
             ErrorCode::StoreUnavailable,
         ])
+    }
+
+    /// It becomes a WebSocket.
+    pub(super) const fn switching(mut self) -> Self {
+        self.switches = true;
+        self
+    }
+
+    /// It takes bodies up to another limit than the listener's.
+    pub(super) fn limited(mut self, limit: DefaultBodyLimit) -> Self {
+        self.route = self.route.layer(limit);
+        self
     }
 
     /// Groups it in the documentation.
@@ -125,9 +144,10 @@ impl Call {
         self
     }
 
-    /// It proves its caller in another way.
-    pub(super) fn unauthorized(mut self) -> Self {
+    /// It proves its caller in another way, by these header lines.
+    pub(super) fn proved_by(mut self, lines: &'static str) -> Self {
         self.authorized = false;
+        self.proof = lines;
         self.refusals.remove(&ErrorCode::Forbidden.status());
         self
     }

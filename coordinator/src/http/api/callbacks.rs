@@ -1,90 +1,82 @@
-//! `POST /rtc/generic/{app}`: what a media server of the app's own says happened, in our own signed form.
+//! `POST /rtc/{vendor}/{app}`: what an app's media servers say happened, each vendor's in its own form.
 //!
 //! The raw body is proved before it is parsed. Every event is checked before the first is taken, and the
 //! answer is 200 only when all of them are in the inboxes of their rooms; a sender repeats anything else, and
-//! an event that is there already is counted and not taken again.
+//! an event that is there already is counted and not taken again. A vendor is answered before it gives up waiting:
+//! while Redis is slow with 503, so that it comes again. Janus does not come again whatever it is answered, so there
+//! it is tried for as long as Janus waits.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
-use http::StatusCode;
-use key_prefix::{RoomId, RoomKey, UserId};
-use room_cell::{MediaFact, MediaIdentity, MediaReport, Millis};
-use serde::{Deserialize, Serialize};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use http::{HeaderMap, StatusCode};
+use media_bridge::{CallbackError, CallbackReader, CallbackRequest};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use utoipa::ToSchema;
+use utoipa::openapi::Required;
 use utoipa::openapi::path::HttpMethod;
-use utoipa::openapi::{OneOfBuilder, RefOr, Required, Schema};
 
 use super::call::{Call, header};
-use super::input::{decode, from_value, whole};
-use super::{shapes, signature};
-use crate::clock::unix_seconds;
-use crate::config::{App, Role, Secret};
+use super::input::whole;
+use super::{callback_shapes as bodies, janus_socket, shapes};
+use crate::callbacks::intake::{Intake, Taken};
+use crate::clock::{instant, unix_millis};
+use crate::config::{App, Role};
 use crate::error::{ApiError, ErrorCode};
 use crate::http::problem::Problem;
 use crate::node::Node;
-use crate::room::gateway::{self, Reported};
 
-/// Events in one request.
-const MOST_EVENTS: usize = 100;
-const VENDOR: &str = "generic";
+/// From one try to the next.
+const RETRY: Duration = Duration::from_millis(250);
 
-/// Something that happened at a media server.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(expecting = "an object")]
-pub(super) struct CallbackEvent {
-    /// The sender's own id of it: the second of the same id is not taken.
-    #[schema(schema_with = shapes::id)]
-    id: String,
-    /// `audio_started`, `audio_stopped`, `room_exited`, `participant_joined` or `room_finished`; anything else
-    /// is counted and skipped.
-    #[serde(rename = "type")]
-    _kind: String,
-    /// The room.
-    #[schema(schema_with = shapes::id)]
-    room: String,
-    /// About whom; only `room_finished` may go without.
-    #[schema(schema_with = some_id, required = false)]
-    user: Option<String>,
-    /// When it happened, in Unix milliseconds by the sender's clock.
-    at: u64,
-    /// The participant's incarnation at the media server, where there is one.
-    #[schema(schema_with = some_id, required = false)]
-    session: Option<String>,
-    /// Why, for the log.
-    #[schema(schema_with = reason, required = false)]
-    #[serde(rename = "reason")]
-    _reason: Option<String>,
+/// How a vendor wants to be answered.
+pub(super) struct Vendor {
+    /// Its word in the path.
+    pub name: &'static str,
+    /// It is answered within this time; it waits some seconds longer.
+    pub deadline: Duration,
+    /// Largest body.
+    pub most_bytes: usize,
+    /// `WWW-Authenticate` of a refusal.
+    pub challenge: &'static str,
+    /// Whether whatever answer counts as delivered.
+    pub never_repeats: bool,
 }
 
-fn some_id() -> utoipa::openapi::Object {
-    shapes::or_null(shapes::id())
-}
+const GENERIC: Vendor = Vendor {
+    name: "generic",
+    deadline: Duration::from_secs(6),
+    most_bytes: crate::http::BODY_BYTES,
+    challenge: "Dais-Signature",
+    never_repeats: false,
+};
 
-fn reason() -> utoipa::openapi::Object {
-    shapes::or_null(shapes::text(0, 256, ""))
-}
+pub(super) const JANUS: Vendor = Vendor {
+    name: "janus",
+    deadline: Duration::from_secs(8),
+    most_bytes: 1024 * 1024,
+    challenge: "Basic realm=\"callbacks\"",
+    never_repeats: true,
+};
 
-/// One event, or a list of at most 100.
-#[derive(Debug)]
-pub(super) struct Callback;
+const LIVEKIT: Vendor =
+    Vendor { name: "livekit", most_bytes: 256 * 1024, challenge: "LiveKit-Webhook", ..GENERIC };
 
-impl utoipa::PartialSchema for Callback {
-    fn schema() -> RefOr<Schema> {
-        let one = utoipa::openapi::Ref::from_schema_name("CallbackEvent");
-        let list = utoipa::openapi::ArrayBuilder::new()
-            .items(one.clone())
-            .min_items(Some(1))
-            .max_items(Some(MOST_EVENTS));
-        let doc = format!("One event, or a list of at most {MOST_EVENTS}.");
-        Schema::OneOf(OneOfBuilder::new().description(Some(doc)).item(one).item(list).build()).into()
-    }
-}
+const TRTC: Vendor = Vendor {
+    name: "trtc",
+    deadline: Duration::from_secs(3),
+    most_bytes: 256 * 1024,
+    challenge: "Sign",
+    never_repeats: false,
+};
 
-impl ToSchema for Callback {}
+const AGORA: Vendor =
+    Vendor { name: "agora", most_bytes: 256 * 1024, challenge: "Agora-Signature-V2", ..GENERIC };
 
-/// What became of the events.
+/// What became of the events. How loud people are is not among them.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Received {
     /// In the inboxes of their rooms now.
@@ -95,126 +87,148 @@ pub(super) struct Received {
     unknown: usize,
 }
 
-/// An event that is known, and where it goes.
-#[derive(Debug, PartialEq)]
-struct Known {
-    id: String,
-    room: RoomKey,
-    report: MediaReport,
-}
-
-fn fact(kind: &str) -> Option<MediaFact> {
-    Some(match kind {
-        "audio_started" => MediaFact::AudioStarted,
-        "audio_stopped" => MediaFact::AudioStopped,
-        "room_exited" => MediaFact::RoomExited,
-        "participant_joined" => MediaFact::ParticipantJoined,
-        "room_finished" => MediaFact::RoomFinished,
-        _ => return None,
-    })
-}
-
-/// Reads a proved body: the known events in their order, and how many are of no known kind.
-fn parse(app: &App, body: &[u8]) -> Result<(Vec<Known>, usize), ApiError> {
-    let (events, is_list) = match decode(body)? {
-        Value::Array(events) => (events, true),
-        one => (vec![one], false),
-    };
-    if events.is_empty() || events.len() > MOST_EVENTS {
-        return Err(ApiError::bad_request(format!("the list must have 1 to {MOST_EVENTS} events")));
+impl From<Taken> for Received {
+    fn from(taken: Taken) -> Self {
+        let Taken { appended, repeated, unknown_type, unknown_room, other_app, levels: _ } = taken;
+        Self { appended, repeated, unknown: unknown_type + unknown_room + other_app }
     }
-    let mut known = Vec::with_capacity(events.len());
-    let mut unknown = 0;
-    for (n, event) in events.into_iter().enumerate() {
-        let place = if is_list { format!("[{n}]") } else { String::new() };
-        match parse_one(app, event, &place)? {
-            Some(event) => known.push(event),
-            None => unknown += 1,
+}
+
+/// Who takes the callbacks of one vendor for one app.
+pub(super) struct Receiver {
+    node: Arc<Node>,
+    pub app: Arc<App>,
+    vendor: &'static Vendor,
+    reader: Arc<dyn CallbackReader>,
+}
+
+impl Receiver {
+    pub(super) fn of(node: &Arc<Node>, app: &str, vendor: &'static Vendor) -> Result<Self, Problem> {
+        let missing = |message: String| Problem::of_request(StatusCode::NOT_FOUND, message);
+        if !node.config.instance.has(Role::Callbacks) {
+            return Err(missing("this instance takes no callbacks".to_owned()));
+        }
+        let reader = node.readers.of(app, vendor.name).cloned();
+        let (Some(app), Some(reader)) = (node.app(app), reader) else {
+            return Err(missing(format!("the app takes no {} callbacks", vendor.name)));
+        };
+        Ok(Self { node: Arc::clone(node), app, vendor, reader })
+    }
+
+    pub(super) fn count(&self, result: &str, by: usize) {
+        let counter = self.node.metrics.rtc_callbacks.with_label_values(&[self.vendor.name, result]);
+        counter.inc_by(u64::try_from(by).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn refused(&self, reason: String) -> Problem {
+        self.count("refused", 1);
+        tracing::warn!(app = %self.app.code, vendor = self.vendor.name, reason, "a callback is not believed");
+        Problem::unauthenticated(self.vendor.challenge, reason)
+    }
+
+    /// Proves and reads what came, and takes its events within the vendor's patience.
+    pub(super) async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Taken, Problem> {
+        let due = instant() + self.vendor.deadline;
+        let request = CallbackRequest { headers, body, now_ms: unix_millis() };
+        let intake = self.read(request)?;
+        loop {
+            let result = match tokio::time::timeout_at(due, intake.take()).await {
+                Ok(result) => result,
+                Err(_) => Err(ApiError::store_unavailable()),
+            };
+            let error = match result {
+                Ok(taken) => {
+                    self.tally(taken);
+                    return Ok(taken);
+                }
+                Err(error) => error,
+            };
+            if self.vendor.never_repeats && error.code.is_retryable() && instant() + RETRY < due {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            return Err(self.failed(&intake, error));
         }
     }
-    Ok((known, unknown))
-}
 
-fn parse_one(app: &App, event: Value, place: &str) -> Result<Option<Known>, ApiError> {
-    let dot = if place.is_empty() { "" } else { "." };
-    let wrong = |field: &str, right: &str| ApiError::bad_request(format!("{place}{dot}{field}: {right}"));
-    let Some(kind) = event.get("type").filter(|_| event.is_object()).and_then(Value::as_str) else {
-        return Err(wrong("type", "an object with a text here is expected"));
-    };
-    let Some(what) = fact(kind) else { return Ok(None) };
-    let event: CallbackEvent = from_value(event, place)?;
-    let id = |field: &str, text: &str| {
-        let fits = (1..=128).contains(&text.len()) && !text.contains(char::is_control);
-        if fits {
-            Ok(())
-        } else {
-            Err(wrong(field, "1 to 128 bytes without control characters are expected"))
+    /// The same, for a sender that waits for as long as it takes.
+    pub(super) async fn take_at_last(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+        let request = CallbackRequest { headers, body, now_ms: unix_millis() };
+        let intake = self.read(request)?;
+        let due = instant() + self.vendor.deadline;
+        loop {
+            match intake.take().await {
+                Ok(taken) => {
+                    self.tally(taken);
+                    return Ok(());
+                }
+                Err(error)
+                    if error.code == ErrorCode::StoreUnavailable
+                        || error.code.is_retryable() && instant() < due => {}
+                Err(error) => return Err(self.failed(&intake, error)),
+            }
+            tokio::time::sleep(RETRY).await;
         }
-    };
-    id("id", &event.id)?;
-    id("session", event.session.as_deref().unwrap_or("-"))?;
-    let room = RoomId::new(&event.room).map_err(|error| wrong("room", &error.to_string()))?;
-    let user = event.user.as_deref().map(UserId::new).transpose();
-    let user = user.map_err(|error| wrong("user", &error.to_string()))?;
-    if user.is_none() && what != MediaFact::RoomFinished {
-        return Err(wrong("user", "missing"));
     }
-    let report = MediaReport {
-        what,
-        who: user.map(|user| MediaIdentity { user: user.shared().into(), peer: None }),
-        incarnation: event.session.map(Into::into),
-        sequence: None,
-        at: Millis(event.at),
-        resolution_ms: 0,
-    };
-    Ok(Some(Known { id: event.id, room: RoomKey::new(app.code.clone(), room), report }))
-}
 
-/// The app, and the secret of its generic callbacks.
-fn receiver(node: &Node, app: &str) -> Result<(Arc<App>, Secret), Problem> {
-    let missing = |message: &'static str| Problem::of_request(StatusCode::NOT_FOUND, message);
-    if !node.config.instance.has(Role::Callbacks) {
-        return Err(missing("this instance takes no callbacks"));
+    fn read<'a>(&'a self, request: CallbackRequest<'a>) -> Result<Intake<'a>, Problem> {
+        let callback = self.reader.read(&request).map_err(|error| match error {
+            CallbackError::Unproved(reason) => self.refused(reason),
+            CallbackError::Malformed(reason) => {
+                self.count("malformed", 1);
+                ApiError::bad_request(reason).into()
+            }
+        })?;
+        Ok(Intake::new(&self.node, &self.app, self.vendor.name, request, callback))
     }
-    let app = node.app(app).ok_or_else(|| missing("the app takes no generic callbacks"))?;
-    let secret = app.callbacks.generic.clone();
-    let secret = secret.ok_or_else(|| missing("the app takes no generic callbacks"))?;
-    Ok((app, secret))
+
+    fn failed(&self, intake: &Intake<'_>, error: ApiError) -> Problem {
+        if !error.code.is_retryable() {
+            self.count(if error.code == ErrorCode::BadRequest { "malformed" } else { "failed" }, 1);
+            return error.into();
+        }
+        self.count("failed", 1);
+        if self.vendor.never_repeats {
+            self.count("lost", intake.len());
+            tracing::error!(
+                app = %self.app.code, vendor = self.vendor.name, events = intake.len(), %error,
+                "events are lost: the media server does not repeat them"
+            );
+        }
+        let is_rate = error.code == ErrorCode::RateLimited && self.vendor.name == GENERIC.name;
+        // Some vendors take 429 for delivered.
+        if is_rate { error.into() } else { Problem::from(error).under(StatusCode::SERVICE_UNAVAILABLE) }
+    }
+
+    fn tally(&self, taken: Taken) {
+        let Taken { appended, repeated, unknown_type, unknown_room, other_app, levels } = taken;
+        for (result, count) in [
+            ("appended", appended),
+            ("repeated", repeated),
+            ("unknown_type", unknown_type),
+            ("unknown_room", unknown_room),
+            ("other_app", other_app),
+            ("level", levels),
+        ] {
+            if count > 0 {
+                self.count(result, count);
+            }
+        }
+    }
 }
 
 async fn receive(
-    State(node): State<Arc<Node>>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    vendor: &'static Vendor,
+    node: Arc<Node>,
+    path: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Json<Received>, Problem> {
     let Path(app) = path.map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
-    let (app, secret) = receiver(&node, &app)?;
-    let count = |result: &str| node.metrics.rtc_callbacks.with_label_values(&[VENDOR, result]);
+    let receiver = Receiver::of(&node, &app, vendor)?;
     let headers = request.headers().clone();
-    let body = whole(request, &node).await.inspect_err(|_| count("malformed").inc())?;
-    signature::verify(&headers, &body, &secret, unix_seconds()).map_err(|error| {
-        count("refused").inc();
-        tracing::warn!(app = %app.code, reason = %error, "a callback is not believed");
-        Problem::unauthenticated("Dais-Signature", error.to_string())
-    })?;
-    let (known, unknown) = parse(&app, &body).inspect_err(|_| count("malformed").inc())?;
-    let mut received = Received { unknown, ..Received::default() };
-    count("unknown_type").inc_by(u64::try_from(unknown).unwrap_or(u64::MAX));
-    for Known { id, room, mut report } in known {
-        let now_ms = node.redis_clock.now_ms();
-        let (at_ms, resolution_ms) = node.vendor_clocks.heard(&app.code, report.at.0, now_ms);
-        (report.at, report.resolution_ms) = (Millis(at_ms), resolution_ms);
-        let result =
-            gateway::report(&node, &app, &room, &id, report).await.inspect_err(|_| count("failed").inc())?;
-        let (counter, label) = match result {
-            Reported::Appended => (&mut received.appended, "appended"),
-            Reported::Repeated => (&mut received.repeated, "repeated"),
-            Reported::NoRoom => (&mut received.unknown, "unknown_room"),
-        };
-        *counter += 1;
-        count(label).inc();
-    }
-    Ok(Json(received))
+    let body = whole(request, &node, vendor.most_bytes).await;
+    let body = body.inspect_err(|_| receiver.count("malformed", 1))?;
+    Ok(Json(receiver.take(&headers, &body).await?.into()))
 }
 
 /// The calls of this module.
@@ -224,102 +238,114 @@ pub(super) fn calls() -> Vec<Call> {
         parameter.required = Required::True;
         parameter
     };
+    let line = || shapes::text(1, 4_096, "");
     let timestamp = "When the request was signed, in Unix seconds; at most 300 s off.";
     let signed = "`v1=` and HMAC-SHA256 over `Dais-Timestamp`, a dot and the body, in hexadecimal; several may \
                   stand here, separated by commas, while a secret is changed.";
-    vec![
-        Call::new(
-            HttpMethod::Post,
-            "/rtc/generic/{app}",
-            "receiveCallback",
-            "Takes what a media server of the app's own says happened.",
-            receive,
-        )
-        .tagged("callbacks")
-        .unauthorized()
-        .notes("200 means that all events are in the inboxes of their rooms: repeat anything else, with the same ids.")
-        .parameter(required("Dais-Timestamp", timestamp, shapes::text(1, 20, "^[0-9]{1,20}$")))
-        .parameter(required("Dais-Signature", signed, shapes::text(1, 1024, "")))
-        .takes::<Callback>(json!([
-            { "id": "e-71", "type": "audio_started", "room": "maths-1", "user": "ann", "at": 1_764_468_003_500_u64, "session": "s-9" },
-            { "id": "e-72", "type": "room_exited", "room": "maths-1", "user": "bob", "at": 1_764_468_004_000_u64, "reason": "network" },
-        ]))
-        .including::<CallbackEvent>()
-        .answers::<Received>(200, "All events are taken.", json!({ "appended": 2, "repeated": 0, "unknown": 0 }))
-        .refuses_as(404, ErrorCode::BadRequest)
-        .refuses(&[ErrorCode::LedgerUnavailable, ErrorCode::RateLimited, ErrorCode::LeaseLost]),
-    ]
+    let generic = call(
+        &GENERIC,
+        "/rtc/generic/{app}",
+        "receiveCallback",
+        "Takes what a media server of the app's own says happened.",
+    )
+    .proved_by("Dais-Timestamp: 1764468005\nDais-Signature: v1=7d0e…\n")
+    .notes("200 means that all events are in the inboxes of their rooms: repeat anything else, with the same ids.")
+    .parameter(required("Dais-Timestamp", timestamp, shapes::text(1, 20, "^[0-9]{1,20}$")))
+    .parameter(required("Dais-Signature", signed, shapes::text(1, 1024, "")))
+    .takes::<bodies::Callback>(json!([
+        { "id": "e-71", "type": "audio_started", "room": "maths-1", "user": "ann", "at": 1_764_468_003_500_u64, "session": "s-9" },
+        { "id": "e-72", "type": "room_exited", "room": "maths-1", "user": "bob", "at": 1_764_468_004_000_u64, "reason": "network" },
+    ]))
+    .including::<bodies::CallbackEvent>()
+    .refuses(&[ErrorCode::RateLimited]);
+
+    let janus = call(
+        &JANUS,
+        "/rtc/janus/{app}",
+        "receiveJanusEvents",
+        "Takes the events of Janus's `sampleevh`.",
+    )
+    .proved_by("Authorization: Basic amFudXM6…\n")
+    .notes(
+        "It is not answered before the events are in the inboxes of their rooms, for up to 8 s, because Janus repeats \
+         nothing that was answered.",
+    )
+    .parameter(header("Authorization", "`Basic` with `backend_user` and `backend_pwd`.", line()))
+    .takes::<bodies::JanusEvents>(json!([{
+        "emitter": "janus-1", "type": 64, "timestamp": 1_764_468_003_500_000_u64, "session_id": 7, "handle_id": 8,
+        "event": { "plugin": "janus.plugin.audiobridge", "data": {
+            "event": "joined", "room": "k5x2mzq4ta7rw3bnd6hcvuyoel", "id": "p3bq7ncx5tzm2wkra4hvd6yuoe",
+        } },
+    }]));
+
+    let livekit =
+        call(&LIVEKIT, "/rtc/livekit/{app}", "receiveLivekitWebhook", "Takes a webhook of LiveKit.")
+            .proved_by("Authorization: eyJhbGciOi…\n")
+            .parameter(header(
+                "Authorization",
+                "The token that LiveKit signs the body's digest with.",
+                line(),
+            ))
+            .takes::<bodies::LivekitWebhook>(json!({
+                "event": "participant_joined", "id": "EV_eugWmGhovZmm", "createdAt": "1764468003",
+                "room": { "sid": "RM_hycBMAjmt6Ub", "name": "k5x2mzq4ta7rw3bnd6hcvuyoel" },
+                "participant": { "sid": "PA_7Q2m9xYz", "identity": "p3bq7ncx5tzm2wkra4hvd6yuoe" },
+            }));
+
+    let trtc = call(&TRTC, "/rtc/trtc/{app}", "receiveTrtcCallback", "Takes a callback of TRTC.")
+        .proved_by("Sign: kkoFeO3O…\n")
+        .parameter(header("Sign", "HMAC-SHA256 over the body, in Base64.", line()))
+        .takes::<bodies::TrtcCallback>(json!({
+            "EventGroupId": 2, "EventType": 203, "CallbackTs": 1_764_468_003_700_u64,
+            "EventInfo": {
+                "RoomId": "k5x2mzq4ta7rw3bnd6hcvuyoel", "UserId": "p3bq7ncx5tzm2wkra4hvd6yuoe",
+                "EventTs": 1_764_468_003, "EventMsTs": 1_764_468_003_500_u64,
+            },
+        }));
+
+    let signature = "HMAC-SHA256 over the body, in hexadecimal.";
+    let agora =
+        call(&AGORA, "/rtc/agora/{app}", "receiveAgoraNotification", "Takes a notification of Agora.")
+            .proved_by("Agora-Signature-V2: e1d701f6…\n")
+            .parameter(header("Agora-Signature-V2", signature, line()))
+            .takes::<bodies::AgoraNotification>(json!({
+                "noticeId": "2000001428:4330:107", "productId": 1, "eventType": 103,
+                "notifyMs": 1_764_468_003_700_u64,
+                "payload": {
+                    "channelName": "k5x2mzq4ta7rw3bnd6hcvuyoel", "account": "p3bq7ncx5tzm2wkra4hvd6yuoe",
+                    "uid": 12_121_212, "clientSeq": 1_764_468_003_500_u64, "ts": 1_764_468_003,
+                },
+            }));
+    let proof = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Protocol: dais.janus.7d0e…\n";
+    let socket = Call::new(
+        HttpMethod::Get,
+        "/rtc/janus/{app}",
+        "connectJanus",
+        "Takes the events of Janus's `wsevh` over a WebSocket.",
+        janus_socket::connect,
+    )
+    .proved_by(proof)
+    .notes(
+        "The subprotocol `dais.{username}.{password}` proves it. Each message is taken as the body of a callback \
+         would be. Nothing is answered: while the rooms cannot take the events, no more is read.",
+    )
+    .tagged("callbacks")
+    .switching()
+    .refuses_as(404, ErrorCode::BadRequest)
+    .refuses_as(426, ErrorCode::BadRequest);
+    vec![generic, janus, socket, livekit, trtc, agora]
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Config, Overrides};
-
-    fn app() -> App {
-        let overrides = Overrides { dev: true, ..Overrides::default() };
-        Config::from_text("dais.toml", "", &overrides, []).unwrap().apps.remove(0)
-    }
-
-    fn read(body: &Value) -> Result<(Vec<Known>, usize), String> {
-        parse(&app(), body.to_string().as_bytes()).map_err(|error| error.message.into_owned())
-    }
-
-    #[test]
-    fn one_event_or_a_list_of_them_is_read() {
-        let event = json!({ "id": "e", "type": "room_exited", "room": "r", "user": "ann", "at": 5, "session": "s", "more": 1 });
-        let (known, unknown) = read(&event).unwrap();
-        assert_eq!((known.len(), unknown), (1, 0));
-        let Known { id, room, report } = &known[0];
-        assert_eq!((id.as_str(), room.app(), room.room()), ("e", "demo", "r"));
-        assert_eq!(
-            *report,
-            MediaReport {
-                what: MediaFact::RoomExited,
-                who: Some(MediaIdentity { user: "ann".into(), peer: None }),
-                incarnation: Some("s".into()),
-                sequence: None,
-                at: Millis(5),
-                resolution_ms: 0,
-            }
-        );
-        let finished = json!({ "id": "f", "type": "room_finished", "room": "r", "at": 6 });
-        let (known, unknown) = read(&json!([event, { "type": "weather" }, finished])).unwrap();
-        assert_eq!((known.len(), unknown), (2, 1));
-        assert_eq!(known[1].report.who, None);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_place() {
-        let good = json!({ "id": "e", "type": "audio_started", "room": "r", "user": "ann", "at": 5 });
-        let with = |field: &str, value: Value| {
-            let mut event = good.clone();
-            event[field] = value;
-            event
-        };
-        let without = |field: &str| {
-            let mut event = good.clone();
-            event.as_object_mut().unwrap().remove(field);
-            event
-        };
-        for (bad, message) in [
-            (json!([]), "the list must have 1 to 100 events"),
-            (json!(vec![good.clone(); 101]), "the list must have 1 to 100 events"),
-            (json!("x"), "type: an object with a text here is expected"),
-            (json!([good, 3]), "[1].type: an object with a text here is expected"),
-            (without("type"), "type: an object with a text here is expected"),
-            (with("type", json!(1)), "type: an object with a text here is expected"),
-            (without("id"), "missing field `id`"),
-            (with("id", json!("")), "id: 1 to 128 bytes without control characters are expected"),
-            (with("session", json!("\n")), "session: 1 to 128 bytes without control characters are expected"),
-            (with("room", json!("")), "room: room is empty"),
-            (json!([with("room", json!(7))]), "[0].room: invalid type: integer `7`, expected a string"),
-            (without("user"), "user: missing"),
-            (with("at", json!(-1)), "at: invalid value: integer `-1`, expected u64"),
-            (with("at", json!(1.5)), "at: invalid type: floating point `1.5`, expected u64"),
-        ] {
-            assert_eq!(read(&bad).unwrap_err(), message, "{bad}");
-        }
-        assert!(parse(&app(), b"{").unwrap_err().message.starts_with("the body: EOF"));
-    }
+fn call(vendor: &'static Vendor, path: &'static str, id: &'static str, does: &'static str) -> Call {
+    let example: Value = json!({ "appended": 2, "repeated": 0, "unknown": 0 });
+    let handler = move |State(node): State<Arc<Node>>,
+                        path: Result<Path<String>, PathRejection>,
+                        request: Request| receive(vendor, node, path, request);
+    Call::new(HttpMethod::Post, path, id, does, handler)
+        .limited(DefaultBodyLimit::max(vendor.most_bytes))
+        .tagged("callbacks")
+        .answers::<Received>(200, "All events are taken.", example)
+        .refuses_as(404, ErrorCode::BadRequest)
+        .refuses(&[ErrorCode::LedgerUnavailable, ErrorCode::LeaseLost])
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::classroom::kind;
 use crate::error::{ApiError, ErrorCode};
+use crate::http::BODY_BYTES;
 use crate::http::problem::Problem;
 use crate::node::Node;
 
@@ -35,7 +36,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Node>> for Body<T> {
     async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, Problem> {
         let head = format!("{} {}\n", request.method(), request.uri().path());
         let is_json = is_json(request.headers());
-        let bytes = whole(request, node).await?;
+        let bytes = whole(request, node, BODY_BYTES).await?;
         if !bytes.is_empty() && !is_json {
             let message = "the body must be JSON, and `Content-Type` say so: application/json";
             return Err(Problem::of_request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -47,11 +48,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<Node>> for Body<T> {
     }
 }
 
-/// The bytes of a body, within the limit of the listener.
-pub(super) async fn whole(request: Request, node: &Arc<Node>) -> Result<Bytes, Problem> {
+/// The bytes of a body, within the limit of its route, which is `most_bytes`.
+pub(super) async fn whole(request: Request, node: &Arc<Node>, most_bytes: usize) -> Result<Bytes, Problem> {
     Bytes::from_request(request, node).await.map_err(|rejection| {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            let message = format!("the body has more than {} bytes", crate::http::BODY_BYTES);
+            let message = format!("the body has more than {most_bytes} bytes");
             ApiError::new(ErrorCode::PayloadTooLarge, message).into()
         } else {
             ApiError::bad_request("the body could not be read").into()

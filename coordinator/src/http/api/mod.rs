@@ -6,15 +6,16 @@
 
 mod bodies;
 mod call;
+mod callback_shapes;
 mod callbacks;
 mod caller;
 mod commands;
 mod input;
+mod janus_socket;
 mod openapi;
 mod reading;
 mod rooms;
 mod shapes;
-mod signature;
 #[cfg(test)]
 mod tests;
 

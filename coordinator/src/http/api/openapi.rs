@@ -93,6 +93,10 @@ fn operation(call: &Call) -> utoipa::openapi::path::Operation {
             operation = operation.response("415", problem(415, &[ErrorCode::BadRequest]));
         }
     }
+    if call.switches {
+        let switching = ResponseBuilder::new().description("It is a WebSocket from now on.").build();
+        operation = operation.response("101", switching);
+    }
     for answer in &call.answers {
         let mut response = ResponseBuilder::new()
             .description(answer.says)
@@ -158,15 +162,14 @@ fn describe(call: &Call, out: &mut String) {
         _ = write!(out, "\n{parameters}");
     }
     _ = writeln!(out, "\n```http\n{method} {} HTTP/1.1", call.example_path());
-    if call.authorized {
-        out.push_str("Authorization: Bearer 0123456789abcdef01234567\n");
-    } else {
-        out.push_str("Dais-Timestamp: 1764468005\nDais-Signature: v1=7d0e…\n");
-    }
+    out.push_str(call.proof);
     if let Some(body) = &call.body {
         _ = writeln!(out, "Content-Type: {}\n\n{}", call.body_types[0], pretty(&body.example));
     }
     out.push_str("```\n\n");
+    if call.switches {
+        out.push_str("```http\nHTTP/1.1 101\n```\n\n");
+    }
     if let Some(answer) = call.answers.first() {
         let etag = answer.content.example.pointer("/version/settings").filter(|_| answer.tagged);
         let etag = etag.map(|sv| format!("ETag: \"{sv}\"\n")).unwrap_or_default();

@@ -4,11 +4,15 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use fred::prelude::Builder;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, Request, StatusCode};
 use key_prefix::{AppCode, Keys, Prefix, RoomId, UserId};
 use redis_scripts::Scripts;
 use serde_json::{Value, json};
+use sha2::Sha256;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +20,6 @@ use tower::ServiceExt as _;
 use utoipa::openapi::path::ParameterIn;
 
 use super::call::Call;
-use super::signature::tests::sign;
 use super::{calls, document, routes};
 use crate::auth::{MintRequest, TokenRole};
 use crate::clock::unix_seconds;
@@ -33,12 +36,21 @@ const CONFIG: &str = r#"
 code = "school"
 secret = "school-secret-school-secret-school"
 api_keys = ["another-key-another-key-another", "school-key-school-key-school-key"]
-callbacks = { generic = { secret = "0123456789abcdef0123456789abcdef" } }
+callbacks = { generic = { secret = "0123456789abcdef0123456789abcdef" }, janus = { username = "janus", password = "0123456789abcdef" } }
 [[app]]
 code = "office"
 secret = "office-secret-office-secret-office"
 api_keys = ["office-key-office-key-office-key"]
 "#;
+
+/// `v1=` and the signature of `body` at `at`.
+fn sign(secret: &str, at: u64, body: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(format!("{at}.").as_bytes());
+    mac.update(body);
+    let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("v1={hex}")
+}
 
 /// An instance whose store cannot be reached: what is let in ends with `STORE_UNAVAILABLE`.
 fn node() -> Arc<Node> {
@@ -55,7 +67,8 @@ fn node() -> Arc<Node> {
         public_url: "http://127.0.0.1:7800".to_owned(),
         address: "127.0.0.1:7800".to_owned(),
         metrics: Metrics::new().unwrap(),
-        media: None,
+        embedded: None,
+        media: Arc::default(),
         clock: Arc::default(),
     })
 }
@@ -400,7 +413,7 @@ async fn queries_and_headers_are_checked() {
 #[tokio::test]
 async fn the_router_itself_refuses_with_problems() {
     let api = Api::new();
-    for path in ["/v1", "/v1/nothing", "/v1/apps/school/rooms/r/nothing", "/rtc/trtc/school", "/rtc"] {
+    for path in ["/v1", "/v1/nothing", "/v1/apps/school/rooms/r/nothing", "/rtc/zego/school", "/rtc"] {
         let seen = api.refused(Request::get(path), "").await;
         assert_eq!((seen.status, seen.code()), (404, "BAD_REQUEST"), "{path}");
     }
@@ -410,6 +423,7 @@ async fn the_router_itself_refuses_with_problems() {
         ("GET", "/v1/apps/school/rooms/r/settings", &["PATCH"][..]),
         ("TRACE", "/v1/apps/school/rooms/r/commands/kick", &["POST"][..]),
         ("GET", "/rtc/generic/school", &["POST"][..]),
+        ("PUT", "/rtc/janus/school", &["POST", "GET"][..]),
     ] {
         let seen = api.refused(Request::builder().method(method).uri(path), "").await;
         assert_eq!((seen.status, seen.code()), (405, "BAD_REQUEST"), "{method} {path}");
@@ -457,6 +471,45 @@ async fn a_callback_is_proved_before_it_is_read() {
         let signature = sign(HOOK, now, good.as_bytes());
         assert_eq!(call(path, now, &signature, good).await, StatusCode::NOT_FOUND, "{path}");
     }
+}
+
+#[tokio::test]
+async fn each_vendor_proves_itself_in_its_own_way() {
+    let api = Api::new();
+    for vendor in ["generic", "janus", "livekit", "trtc", "agora"] {
+        for app in ["office", "nowhere"] {
+            let seen = api.refused(Request::post(format!("/rtc/{vendor}/{app}")), "{}").await;
+            assert_eq!((seen.status, seen.code()), (404, "BAD_REQUEST"), "{vendor} {app}");
+        }
+    }
+    let basic = |password: &str| format!("Basic {}", STANDARD.encode(format!("janus:{password}")));
+    let janus = |password: &str| Request::post("/rtc/janus/school").header("authorization", basic(password));
+    let counted = |result: &str| api.node.metrics.rtc_callbacks.with_label_values(&["janus", result]).get();
+    let seen = api.refused(janus("0123456789abcdeF"), "[]").await;
+    assert_eq!((seen.status, seen.code()), (401, "UNAUTHENTICATED"));
+    assert_eq!(seen.headers["www-authenticate"], "Basic realm=\"callbacks\"");
+    assert_eq!(counted("refused"), 1);
+    let seen = api.refused(janus("0123456789abcdef"), "7").await;
+    assert_eq!((seen.status, counted("malformed")), (400, 1));
+    // As large as a batch of statistics may be; what is of no interest needs no store.
+    let padded = |bytes: usize| json!([{ "type": 32, "subtype": 3, "event": "x".repeat(bytes) }]).to_string();
+    let response = api.send(janus("0123456789abcdef"), padded(1_000_000)).await;
+    assert_eq!(
+        (response.status(), &response.headers()["content-type"]),
+        (StatusCode::OK, &"application/json".parse().unwrap())
+    );
+    assert_eq!(counted("unknown_type"), 1);
+    let seen = api.refused(janus("0123456789abcdef"), padded(1_048_576)).await;
+    assert_eq!((seen.status, seen.code()), (413, "PAYLOAD_TOO_LARGE"));
+}
+
+#[tokio::test]
+async fn a_socket_of_janus_is_opened_by_a_handshake_alone() {
+    let api = Api::new();
+    let seen = api.refused(Request::get("/rtc/janus/school"), "").await;
+    assert_eq!((seen.status, &seen.headers["upgrade"]), (426, &"websocket".parse().unwrap()));
+    let seen = api.refused(Request::get("/rtc/janus/office"), "").await;
+    assert_eq!(seen.status, 404);
 }
 
 #[tokio::test]
@@ -508,12 +561,13 @@ fn the_document_is_whole() {
         let expected: &[&str] = match (call.body.is_some(), call.authorized) {
             (true, true) => &["400", "401", "403", "413", "415", "500", "503"],
             (true, false) => &["400", "401", "404", "413", "500", "503"],
-            (false, _) => &["400", "401", "403", "500", "503"],
+            (false, true) => &["400", "401", "403", "500", "503"],
+            (false, false) => &["101", "400", "401", "404", "426", "500", "503"],
         };
         for status in expected {
             assert!(responses.contains_key(*status), "{} lacks {status}", call.id);
         }
-        for (status, response) in responses {
+        for (status, response) in responses.iter().filter(|(status, _)| !call.switches || *status != "101") {
             let kind = if status.starts_with('2') { "application/json" } else { "application/problem+json" };
             let content = &response["content"][kind];
             assert!(content["schema"].is_object(), "{} {status}", call.id);

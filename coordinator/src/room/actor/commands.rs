@@ -245,6 +245,7 @@ impl Actor {
         if did(|event| matches!(event, Event::Reopened { .. })) {
             self.enter_reopened().await;
         }
+        self.follow_external(&batch);
         self.answer_all(batch).await;
         self.leave_closed().await;
     }
@@ -356,6 +357,7 @@ pub(super) fn due_of(cell: &room_cell::Cell, now_ms: u64, app: &App) -> Option<R
     let after = |wait: Duration| now_ms.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let people = (!cell.users.is_empty()).then(|| after(app.people_horizon()));
     let idle = cell.closes_when_idle().then(|| after(app.idle));
+    let duties = (!cell.duties.is_empty()).then(|| after(app.reconcile));
     let deadline = cell.next_deadline().map(|deadline| deadline.0);
-    people.into_iter().chain(idle).chain(deadline).min().map(RedisMillis::new)
+    people.into_iter().chain(idle).chain(duties).chain(deadline).min().map(RedisMillis::new)
 }

@@ -151,7 +151,7 @@ impl Actor {
                 ApiError::new(ErrorCode::NotInRoom, "another connection took this one's place").into()
             );
         };
-        let media = self.grant(&record.user.shared(), &record.peer.shared(), record.role).await;
+        let media = self.grant(&record).await;
         let (me, now, heartbeat) =
             (self.node.store.me.clone(), self.node.redis_clock.now_ms(), self.app.heartbeat.as_millis());
         let names = Arc::clone(&self.names);

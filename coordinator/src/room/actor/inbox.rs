@@ -3,6 +3,7 @@
 use redis_scripts::InboxEntry;
 use room_cell::{Actor as By, Command, Timer};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 use super::commands::STRIKES;
 use super::{Actor, BATCH, State};
@@ -17,6 +18,19 @@ const ROUNDS: usize = 8;
 pub(crate) struct Payload {
     pub actor: By,
     pub command: Command,
+    /// Of what a media server reported in the vendor's names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// What a report in the vendor's names is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Generation of the router that it happened in.
+    pub generation: u64,
+    /// To whom it happened, by the name at the vendor; `None` for what is about the router, or names its user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participant: Option<String>,
 }
 
 impl Actor {
@@ -68,11 +82,14 @@ impl Actor {
         self.inbox_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
     }
 
-    fn step_of_entry(&self, entry: InboxEntry, is_struck: bool) -> Step {
+    fn step_of_entry(&mut self, entry: InboxEntry, is_struck: bool) -> Step {
         let order = serde_json::from_str::<Payload>(&entry.payload)
             .map_err(|error| error.to_string())
             .and_then(|payload| {
-                let Payload { actor, command } = payload;
+                let Payload { actor, mut command, origin } = payload;
+                if let (Command::Media(report), Some(origin)) = (&mut command, &origin) {
+                    self.place_report(report, origin);
+                }
                 command.validate(actor, &self.limits()).map_err(|invalid| invalid.to_string())
             });
         match order {
@@ -93,17 +110,26 @@ impl Actor {
         if room.cell().next_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
-        let due = room.cell().due(now);
-        // The media server is asked before a seat is taken away.
-        let audible = match due.iter().any(|timer| matches!(timer, Timer::Publish { .. })) {
-            true => self.audible().await,
-            false => std::collections::HashSet::new(),
-        };
+        let mut due = room.cell().due(now);
+        let is_seat = |timer: &Timer| matches!(timer, Timer::Publish { .. });
+        let mut audible = HashSet::new();
+        if due.iter().any(is_seat) {
+            // The media server is asked before a seat is taken away.
+            match self.heard_at_deadline(now).await {
+                Some(peers) => audible = peers,
+                None => due.retain(|timer| !is_seat(timer)),
+            }
+        }
+        if due.is_empty() {
+            return;
+        }
         let State::Owned(room) = &self.state else { return };
         let is_heard = |session: &room_cell::MicSession| {
-            room.cell().seats.values().filter_map(|seat| seat.sitter.as_ref()).any(|sitter| {
-                sitter.session == *session && audible.contains(&(sitter.user.shared(), sitter.peer.shared()))
-            })
+            room.cell()
+                .seats
+                .values()
+                .filter_map(|seat| seat.sitter.as_ref())
+                .any(|sitter| sitter.session == *session && audible.contains(sitter.peer.as_str()))
         };
         let timers: Vec<Command> = due
             .into_iter()
@@ -132,6 +158,10 @@ impl Actor {
         }
         if room.cell().closes_when_idle() {
             self.execute_own([Command::Due(Timer::Idle)]).await;
+        }
+        if self.leave_router().await {
+            self.idle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+            return;
         }
         match &self.state {
             State::Owned(room) if self.unanswered.is_some() || room.cell().closes_when_idle() => {

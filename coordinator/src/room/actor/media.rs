@@ -1,8 +1,8 @@
 //! The room's media router: who may use it, and who is heard.
 
-use media_bridge::{Generation, Grant, MediaServer as _, PeerRef, Permissions, RoomRef};
+use media_bridge::{Generation, Grant, PeerRef, Permissions, RoomRef};
 use redis_scripts::FenceToken;
-use room_cell::Command;
+use room_cell::{Command, Millis, Speaking};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
@@ -18,10 +18,10 @@ use crate::room::projection::StateChange;
 
 impl Actor {
     pub(super) fn media(&self) -> Option<&media_bridge::EmbeddedSfu> {
-        self.app.media.as_ref().and(self.node.media.as_ref())
+        self.node.embedded_of(&self.app)
     }
 
-    fn media_room(&self) -> RoomRef {
+    pub(super) fn media_room(&self) -> RoomRef {
         RoomRef::new(self.names.key.app(), self.names.key.room())
     }
 
@@ -29,7 +29,7 @@ impl Actor {
         self.router = token.as_u64();
         if let Some(media) = self.media() {
             let generation = Generation(token.as_u64());
-            if let Err(error) = media.ensure_router(&self.media_room(), generation).await {
+            if let Err(error) = media.open_router(&self.media_room(), generation) {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no media router");
             }
         }
@@ -38,16 +38,14 @@ impl Actor {
     pub(super) async fn close_media(&self, token: FenceToken) {
         if let Some(media) = self.media() {
             let generation = Generation(token.as_u64());
-            if let Err(error) = media.close_router(&self.media_room(), generation).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the media router was not closed");
-            }
+            media.end_router(&self.media_room(), generation);
         }
     }
 
     pub(super) async fn leave_media(&self, user: &Arc<str>, peer: &Arc<str>) {
         if let Some(media) = self.media() {
             let peer = PeerRef::new(Arc::clone(user), Arc::clone(peer));
-            if let Err(error) = media.remove_participant(&self.media_room(), &peer).await {
+            if let Err(error) = media.remove(&self.media_room(), &peer).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "still at the media server");
             }
         }
@@ -56,7 +54,7 @@ impl Actor {
     /// Peers whose audio the media server hears just now, with their users.
     pub(super) async fn audible(&self) -> HashSet<(Arc<str>, Arc<str>)> {
         let Some(media) = self.media() else { return HashSet::new() };
-        match media.list_participants(&self.media_room()).await {
+        match media.participants(&self.media_room()).await {
             Ok(participants) => {
                 participants.into_iter().filter(|it| it.audible).map(|it| (it.user, it.peer)).collect()
             }
@@ -67,6 +65,21 @@ impl Actor {
         }
     }
 
+    /// Peers who are heard, where deadlines of seats have passed by `now`; `None` while that is being asked.
+    pub(super) async fn heard_at_deadline(&mut self, now: Millis) -> Option<HashSet<Arc<str>>> {
+        if self.external.is_none() {
+            return Some(self.audible().await.into_iter().map(|(_, peer)| peer).collect());
+        }
+        let State::Owned(room) = &self.state else { return None };
+        let waiting = room.cell().seats.values().filter_map(|seat| seat.sitter.as_ref());
+        let passed = waiting.filter_map(|sitter| match sitter.speaking {
+            Speaking::PendingPublish { deadline } => Some(deadline).filter(|deadline| *deadline <= now),
+            Speaking::Publishing { .. } => None,
+        });
+        let last = passed.max()?;
+        self.heard_since(last)
+    }
+
     /// Steps that depend on who is heard just now, with what the media server says.
     pub(super) async fn ask_media(&self, mut steps: Vec<Step>) -> Vec<Step> {
         let is_move = |step: &Step| {
@@ -74,6 +87,21 @@ impl Actor {
         };
         if !steps.iter().any(is_move) {
             return steps;
+        }
+        if self.external.is_some() {
+            let State::Owned(room) = &self.state else { return steps };
+            // Who was heard when it was last said is heard: a move changes nothing at the media server.
+            let is_heard = |user: &room_cell::UserId| {
+                let seat = room.cell().seat_of(user.as_str());
+                seat.is_some_and(|(_, it)| matches!(it.speaking, Speaking::Publishing { .. }))
+            };
+            return steps
+                .into_iter()
+                .map(|mut step| {
+                    step.order = step.order.take().map(|order| order.heard(is_heard));
+                    step
+                })
+                .collect();
         }
         let audible = self.audible().await;
         for step in &mut steps {
@@ -114,10 +142,14 @@ impl Actor {
         Permissions { publish_audio: may("micAllowed"), publish_video: may("videoAllowed"), subscribe: true }
     }
 
-    pub(super) async fn grant(&self, user: &Arc<str>, peer: &Arc<str>, role: Role) -> Option<Grant> {
+    pub(super) async fn grant(&self, peer: &room_cell::Peer) -> Option<Grant> {
+        if self.external.is_some() {
+            return self.external_grant(peer);
+        }
+        let (user, role) = (peer.user.shared(), peer.role);
         let media = self.media()?;
-        let at = PeerRef::new(Arc::clone(user), Arc::clone(peer));
-        match media.grant(&self.media_room(), &at, self.permissions(user, role)).await {
+        let at = PeerRef::new(Arc::clone(&user), peer.peer.shared());
+        match media.admit(&self.media_room(), &at, self.permissions(&user, role)).await {
             Ok(grant) => Some(grant),
             Err(error) => {
                 // A large room has more members than its media router takes: each is told `media: null`.
@@ -140,12 +172,17 @@ impl Actor {
 
     /// Brings the media server to what a user may do now.
     pub(super) async fn set_permissions(&self, user: &str) {
-        let (State::Owned(room), Some(media)) = (&self.state, self.media()) else { return };
+        let State::Owned(room) = &self.state else { return };
+        if self.external.is_some() {
+            self.permit_user(user);
+            return;
+        }
+        let Some(media) = self.media() else { return };
         let Some(presence) = room.cell().users.get(user) else { return };
         for record in &presence.peers {
             let peer = PeerRef::new(record.user.shared(), record.peer.shared());
             let allowed = self.permissions(user, record.role);
-            if let Err(error) = media.set_permissions(&self.media_room(), &peer, allowed).await {
+            if let Err(error) = media.permit(&self.media_room(), &peer, allowed).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "permissions at the media server");
             }
         }

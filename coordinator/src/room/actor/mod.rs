@@ -3,18 +3,23 @@
 mod commands;
 mod delivery;
 mod entry;
+mod external;
+mod grants;
 mod inbox;
 mod media;
 mod reading;
+mod reconcile;
+mod speakers;
 mod state;
 mod tenure;
 
+pub use inbox::Origin;
 pub(crate) use inbox::Payload;
 pub(crate) use state::refusal_of;
 
 use key_prefix::RoomKey;
 use redis_scripts::Pinned;
-use room_cell::Millis;
+use room_cell::{Command, Millis, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +27,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use self::external::External;
 use super::batch::{Batch, Step};
+use super::desk::Did;
 use super::names::RoomNames;
 use super::owned::{OwnedRoom, SuspendedRoom};
 use super::presence::PresenceWindow;
@@ -86,6 +93,8 @@ struct Actor {
     unheard_media: Vec<Step>,
     /// Generation of the media router that was last opened: a lease had again leaves it as it is.
     router: u64,
+    /// Its external media server, where its app has one.
+    external: Option<External>,
     peers_counted: i64,
 }
 
@@ -100,6 +109,7 @@ pub(super) fn spawn(
     let span = tracing::info_span!("room", app = room.app(), room = room.room());
     let (id, standing) = (handle.id, Arc::clone(&handle.standing));
     let task = async move {
+        let (external, did) = app.has_external_media().then(|| External::open(&node)).unzip();
         let mut actor = Actor {
             names: Arc::new(RoomNames::new(room.clone(), &node.store.keys)),
             node: Arc::clone(&node),
@@ -124,10 +134,11 @@ pub(super) fn spawn(
             owed_ms: 0,
             unheard_media: Vec::new(),
             router: 0,
+            external,
             peers_counted: 0,
         };
         let mut work = work;
-        actor.run(&mut work).await;
+        actor.run(&mut work, did).await;
         actor.standing.hold(None);
         actor.count_peers(0);
         // First out of the registry, then the mailbox closed: whoever finds it closed finds a new actor.
@@ -143,11 +154,13 @@ pub(super) fn spawn(
 }
 
 impl Actor {
-    async fn run(&mut self, work: &mut mpsc::Receiver<Work>) {
+    async fn run(&mut self, work: &mut mpsc::Receiver<Work>, mut did: Option<mpsc::Receiver<Did>>) {
         let mut store_up = self.node.store_up.subscribe();
+        let mut media_nodes = self.node.media.nodes.changes();
         while !matches!(self.state, State::Ended | State::Refused(_)) {
             let due = self.next_due();
             let suspended = matches!(self.state, State::Suspended(_));
+            let is_external = self.external.is_some();
             // Whichever is ready: neither what falls due nor what comes in keeps the other waiting.
             tokio::select! {
                 () = sleep_until(due) => self.tick().await,
@@ -162,6 +175,11 @@ impl Actor {
                     Some(first) => self.take(first, work).await,
                     None => return,
                 },
+                Some(did) = desk(&mut did) => self.desk_did(did).await,
+                Ok(()) = media_nodes.changed(), if is_external => {
+                    media_nodes.mark_unchanged();
+                    self.media_nodes_changed();
+                }
             }
             self.note_standing();
         }
@@ -207,11 +225,16 @@ impl Actor {
                     self.deadline.1.map(|at| now + Duration::from_millis(at.0.saturating_sub(redis_now)));
                 // What waits for a commit that failed waits for its next try.
                 let deadline = deadline.map(|due| self.settle_due.map_or(due, |settle| due.max(settle)));
+                let asking = self.external.as_ref().and_then(External::asking);
+                let deadline = deadline.map(|due| asking.map_or(due, |until| due.max(until)));
                 let may_act = self.may_act();
                 let (deadline, away) = (deadline.filter(|_| may_act), self.away_due.filter(|_| may_act));
                 let made_up = self.may_make_up().then_some(now);
                 let heard =
                     !self.unheard_media.is_empty() && self.settle_due.is_none() && self.unanswered.is_none();
+                // Opened again by a command from elsewhere.
+                let is_made = matches!(room.cell().status, Status::Creating { .. });
+                let is_made = is_made && self.settle_due.is_none() && self.unanswered.is_none();
                 let returning = (!self.returning.is_empty() || heard).then_some(now);
                 let due = [
                     window,
@@ -219,11 +242,13 @@ impl Actor {
                     deadline,
                     made_up,
                     returning,
+                    is_made.then_some(now),
                     self.gap_due,
                     self.settle_due,
                     self.inbox_due,
                     away,
                     self.idle_due,
+                    self.external.as_ref().and_then(External::due),
                 ];
                 due.into_iter().flatten().min()
             }
@@ -261,6 +286,7 @@ impl Actor {
                 self.execute(said).await;
             }
         }
+        self.open_made().await;
         if is_due(self.gap_due) {
             self.gap_due = None;
             self.read_again("gap").await;
@@ -273,6 +299,7 @@ impl Actor {
         if is_due(self.away_due) && self.may_act() {
             self.end_overdue().await;
         }
+        self.external_due();
         if self.may_act() {
             self.timers().await;
         }
@@ -296,6 +323,7 @@ impl Actor {
                 _ = reply.send(answer);
             }
             Work::Pulse => {}
+            Work::Levels(levels) => self.tell_levels(levels),
             Work::Disconnected(sid) => self.disconnected(sid),
             Work::Membership(sid, reply) => _ = reply.send(self.membership(sid)),
             Work::Peers(sid, after, limit, reply) => {
@@ -316,10 +344,19 @@ impl Actor {
             Work::Damaged => self.damaged().await,
             Work::Present(to) => self.report_present(&to),
             Work::Tracks(peers) => self.tracks_changed(&peers).await,
+            Work::Grant(sid, reply) => self.grant_asked(sid, reply),
             Work::Drain { spread, done } => {
                 let told = self.drain(spread).await;
                 _ = done.send(told);
             }
+        }
+    }
+
+    /// A room that was opened again does not wait for its router.
+    async fn open_made(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        if matches!(room.cell().status, Status::Creating { .. }) && self.settle_due.is_none() {
+            self.execute_own([Command::Created]).await;
         }
     }
 
@@ -385,6 +422,13 @@ impl Actor {
     fn count_peers(&mut self, peers: i64) {
         self.node.metrics.peers.add(peers - self.peers_counted);
         self.peers_counted = peers;
+    }
+}
+
+async fn desk(did: &mut Option<mpsc::Receiver<Did>>) -> Option<Did> {
+    match did {
+        Some(did) => did.recv().await,
+        None => std::future::pending().await,
     }
 }
 

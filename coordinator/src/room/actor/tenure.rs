@@ -108,6 +108,7 @@ impl Actor {
         self.outages_ms = self.node.outages_ms();
         self.hold(room);
         self.open_media(token).await;
+        self.enter_external();
         if !whole {
             tracing::error!(
                 token = token.as_u64(),
@@ -177,7 +178,8 @@ impl Actor {
                     return (Some(Work::Join(request, reply)), None);
                 };
                 let joined = Step::new(order, Source::Join(request, Some(reply)));
-                (None, settings::defaults().to_vec(), vec![made, joined])
+                let steps = [Some(made), self.opened_at_once(), Some(joined)];
+                (None, settings::defaults().to_vec(), steps.into_iter().flatten().collect())
             }
             Work::Open(opening, reply) => {
                 let settings = match &opening.settings {
@@ -187,7 +189,8 @@ impl Actor {
                 let Some(made) = create(By::Backend, &opening) else {
                     return (Some(Work::Open(opening, reply)), None);
                 };
-                (Some(Work::Open(opening, reply)), settings, vec![made])
+                let steps = [Some(made), self.opened_at_once()];
+                (Some(Work::Open(opening, reply)), settings, steps.into_iter().flatten().collect())
             }
             other => return (Some(other), None),
         };
@@ -198,6 +201,13 @@ impl Actor {
         }
         // A room that nobody could be in is not made.
         (first.or_else(|| joiner_of(Newborn { settings, batch })), None)
+    }
+
+    /// A room does not wait for its router: people may come while that is being made.
+    fn opened_at_once(&self) -> Option<Step> {
+        self.external.as_ref()?;
+        let order = Command::Created.validate(By::Owner, &Limits::default()).ok()?;
+        Some(Step::new(order, Source::Own))
     }
 
     async fn pin(
@@ -253,7 +263,8 @@ impl Actor {
             .validate(By::Backend, &Limits::default())
             .map_err(|invalid| ApiError::bad_request(invalid.to_string()))?;
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.execute(vec![Step::new(order, Source::Asked(None, Some(reply)))]).await;
+        let reopened = Step::new(order, Source::Asked(None, Some(reply)));
+        self.execute([Some(reopened), self.opened_at_once()].into_iter().flatten().collect()).await;
         answer.await.unwrap_or(Err(Refusal::Gone))?;
         Ok(Opened::Reopened)
     }
@@ -451,6 +462,7 @@ impl Actor {
                 };
                 let room = suspended.resume(lease, self.names.clone());
                 self.hold(room);
+                self.enter_external();
                 self.reconcile(standing, is_newest).await;
                 self.after_outage().await;
                 if inbox > 0 {

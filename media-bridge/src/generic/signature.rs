@@ -1,11 +1,12 @@
-//! The signature of a callback: HMAC-SHA256 over its time and its raw body, checked before anything is parsed.
+//! Signatures of both directions: HMAC-SHA256 over the time, what is asked, and the raw body.
+//!
+//! A callback's covers `timestamp "." body`; a request's covers `timestamp "\n" method "\n" path "\n" body`, so that
+//! one without a body cannot be turned into another. Neither can be read as the other: what follows the digits
+//! of the timestamp differs. A path holds no newline, so it is clear where each part ends.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, HeaderName};
 use sha2::Sha256;
-
-use super::input::only;
-use crate::config::Secret;
 
 /// When the sender signed, in Unix seconds.
 pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("dais-timestamp");
@@ -13,7 +14,7 @@ pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("dais-timestamp
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("dais-signature");
 
 /// How far the sender's time may be off, in seconds: also how long a repeat can be told by its id alone.
-pub(super) const TOLERANCE_S: u64 = 300;
+const TOLERANCE_S: u64 = 300;
 /// Signatures looked at: more than a rotation needs.
 const MOST_SIGNATURES: usize = 8;
 const DIGEST_BYTES: usize = 32;
@@ -35,41 +36,59 @@ pub(super) enum SignatureError {
     Wrong,
 }
 
-/// Checks the headers of a callback against its raw body, at the time `now_s`.
-///
-/// # Errors
-///
-/// The first thing that is wrong; nothing of the secret can be learnt from how long that took.
-pub(super) fn verify(
-    headers: &HeaderMap,
-    body: &[u8],
-    secret: &Secret,
-    now_s: u64,
-) -> Result<(), SignatureError> {
-    let given = only(headers, &TIMESTAMP).ok().flatten().ok_or(SignatureError::Timestamp)?;
-    let is_number = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
-    let at: u64 = given.parse().ok().filter(|_| is_number).ok_or(SignatureError::Timestamp)?;
-    if at.abs_diff(now_s) > TOLERANCE_S {
-        return Err(SignatureError::Stale);
+/// A shared secret, ready to sign.
+#[derive(Clone)]
+pub(super) struct Key(Hmac<Sha256>);
+
+impl Key {
+    pub(super) fn new(secret: &str) -> Option<Self> {
+        Hmac::new_from_slice(secret.as_bytes()).ok().map(Self)
     }
-    let said = headers.get_all(&SIGNATURE).iter().filter_map(|value| value.to_str().ok());
-    let said =
-        said.flat_map(|value| value.split([',', ' '])).filter_map(|one| digest(one.strip_prefix("v1=")?));
-    let said: Vec<[u8; DIGEST_BYTES]> = said.take(MOST_SIGNATURES).collect();
-    if said.is_empty() {
-        return Err(SignatureError::Missing);
+
+    /// The signature of a request, as the header holds it. `path` is as it is sent.
+    pub(super) fn of_request(&self, at_s: u64, method: &str, path: &str, body: &[u8]) -> String {
+        use std::fmt::Write as _;
+        let head = format!("{at_s}\n{method}\n{path}\n");
+        let digest = self.0.clone().chain_update(head).chain_update(body).finalize().into_bytes();
+        digest.iter().fold("v1=".to_owned(), |mut text, byte| {
+            _ = write!(text, "{byte:02x}");
+            text
+        })
     }
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map_err(|_| SignatureError::Wrong)?;
-    mac.update(given.as_bytes());
-    mac.update(b".");
-    mac.update(body);
-    // Each is compared whole and in constant time, whichever fits.
-    if said.iter().fold(false, |seen, one| mac.clone().verify_slice(one).is_ok() | seen) {
-        Ok(())
-    } else {
-        Err(SignatureError::Wrong)
+
+    /// Checks the headers of a callback against its raw body, at the time `now_s`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong; nothing of the secret can be learnt from how long that took.
+    pub(super) fn verify(&self, headers: &HeaderMap, body: &[u8], now_s: u64) -> Result<(), SignatureError> {
+        let given = only(headers, &TIMESTAMP).ok_or(SignatureError::Timestamp)?;
+        let is_number = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
+        let at: u64 = given.parse().ok().filter(|_| is_number).ok_or(SignatureError::Timestamp)?;
+        if at.abs_diff(now_s) > TOLERANCE_S {
+            return Err(SignatureError::Stale);
+        }
+        let said = headers.get_all(&SIGNATURE).iter().filter_map(|value| value.to_str().ok());
+        let said =
+            said.flat_map(|value| value.split([',', ' '])).filter_map(|one| digest(one.strip_prefix("v1=")?));
+        let said: Vec<[u8; DIGEST_BYTES]> = said.take(MOST_SIGNATURES).collect();
+        if said.is_empty() {
+            return Err(SignatureError::Missing);
+        }
+        let mac = self.0.clone().chain_update(given).chain_update(b".").chain_update(body);
+        // Each is compared whole and in constant time, whichever fits.
+        if said.iter().fold(false, |seen, one| mac.clone().verify_slice(one).is_ok() | seen) {
+            Ok(())
+        } else {
+            Err(SignatureError::Wrong)
+        }
     }
+}
+
+/// A header that must stand once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut given = headers.get_all(name).iter();
+    let value = given.next()?.to_str().ok()?;
+    given.next().is_none().then_some(value)
 }
 
 fn digest(text: &str) -> Option<[u8; DIGEST_BYTES]> {
@@ -90,12 +109,12 @@ pub(super) mod tests {
     use super::*;
     use http::HeaderValue;
 
-    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    pub(in crate::generic) const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const BODY: &[u8] = br#"{"id":"e1","type":"audio_started","room":"r","user":"ann","at":1700000000000}"#;
     const NOW: u64 = 1_700_000_000;
 
-    /// `v1=` and the signature of `body` at `at`.
-    pub(in crate::http::api) fn sign(secret: &str, at: u64, body: &[u8]) -> String {
+    /// `v1=` and the signature of a callback with `body` at `at`.
+    pub(in crate::generic) fn sign(secret: &str, at: u64, body: &[u8]) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
         mac.update(format!("{at}.").as_bytes());
         mac.update(body);
@@ -103,7 +122,11 @@ pub(super) mod tests {
         format!("v1={hex}")
     }
 
-    fn headers(at: &str, signatures: &[&str]) -> HeaderMap {
+    fn key() -> Key {
+        Key::new(SECRET).unwrap()
+    }
+
+    pub(in crate::generic) fn headers(at: &str, signatures: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(TIMESTAMP, HeaderValue::from_str(at).unwrap());
         for signature in signatures {
@@ -113,7 +136,7 @@ pub(super) mod tests {
     }
 
     fn check(at: &str, signatures: &[&str], body: &[u8]) -> Result<(), SignatureError> {
-        verify(&headers(at, signatures), body, &Secret::new(SECRET), NOW)
+        key().verify(&headers(at, signatures), body, NOW)
     }
 
     #[test]
@@ -152,10 +175,13 @@ pub(super) mod tests {
         let without = |name| {
             let mut headers = headers("1700000000", &[VECTOR]);
             headers.remove(name);
-            verify(&headers, BODY, &Secret::new(SECRET), NOW)
+            key().verify(&headers, BODY, NOW)
         };
         assert_eq!(without(TIMESTAMP), Err(SignatureError::Timestamp));
         assert_eq!(without(SIGNATURE), Err(SignatureError::Missing));
+        let mut twice = headers("1700000000", &[VECTOR]);
+        twice.append(TIMESTAMP, HeaderValue::from_static("1700000000"));
+        assert_eq!(key().verify(&twice, BODY, NOW), Err(SignatureError::Timestamp), "given twice");
         for bad in ["", "now", "-1", "+1700000000", "1700000000.5", "1700000000 "] {
             assert_eq!(check(bad, &[VECTOR], BODY), Err(SignatureError::Timestamp), "{bad:?}");
         }
@@ -183,5 +209,22 @@ pub(super) mod tests {
         assert_eq!(check("1700000000", &[&other, &other], BODY), Err(SignatureError::Wrong));
     }
 
+    #[test]
+    fn a_request_is_signed_with_its_method_and_path() {
+        // printf '1700000000\nPUT\n/v1/routers/abc\n{"generation":3}' | openssl dgst -sha256 -hmac 0123…
+        let sign = |method, path, body: &[u8]| key().of_request(NOW, method, path, body);
+        assert_eq!(sign("PUT", "/v1/routers/abc", br#"{"generation":3}"#), REQUEST_VECTOR);
+        let bare = sign("DELETE", "/routers/a", b"");
+        for other in [sign("GET", "/routers/a", b""), sign("DELETE", "/routers/b", b"")] {
+            assert_ne!(bare, other);
+        }
+        let moved = sign("DELETE", "/routers", b"/a");
+        assert_ne!(bare, moved);
+        let as_callback = headers("1700000000", &[REQUEST_VECTOR]);
+        let signed = b"PUT\n/v1/routers/abc\n{\"generation\":3}";
+        assert_eq!(key().verify(&as_callback, signed, NOW), Err(SignatureError::Wrong));
+    }
+
     const VECTOR: &str = "v1=e96acc43df6c546261338e96ac9ad0ee61f430a70dcca69eae4be5fcf763c312";
+    const REQUEST_VECTOR: &str = "v1=13758c2ad4283381e78e655e17b6be01e4de2ba60e81d507f4cb26e4ad52a8b3";
 }

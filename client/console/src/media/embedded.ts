@@ -1,21 +1,6 @@
-import type { EmbeddedGrant, Requests, Track } from "@dais/sdk/protocol";
-import { Refused } from "./room.ts";
-
-type Signal = <Name extends "media:publish" | "media:subscribe">(
-  name: Name,
-  sdp: string,
-) => Promise<Requests[Name]["answer"]>;
-export interface Received extends Track {
-  track: MediaStreamTrack;
-  receiver: RTCRtpReceiver;
-}
-export interface InboundStats {
-  user: string;
-  kind: string;
-  totalAudioEnergy: number;
-  framesDecoded: number;
-  bytesReceived: number;
-}
+import type { EmbeddedGrant, Track } from "@dais/sdk/protocol";
+import { Refused } from "../room.ts";
+import type { May, Port, Received, Session } from "./session.ts";
 
 const ATTEMPTS = 4;
 const RETRY_MS = 700;
@@ -24,81 +9,67 @@ const MAX_ROUNDS = 3;
 
 /**
  * The two media connections to the embedded SFU: one that sends, one that receives what the grant lists. An
- * offer goes out without candidates: the SFU's own, in its answer, are enough.
+ * offer goes out without candidates: the SFU's own, in its answer, are enough. They are mended one by one, so that
+ * the session never ends by itself.
  */
-export class Media {
-  readonly #signal: Signal;
-  readonly #changed: () => void;
-  readonly #failed: (of: string, error: unknown) => void;
-  readonly #local: MediaStream;
-  #grant: EmbeddedGrant | null = null;
-  #key = "";
-  #may: Record<Track["kind"], boolean> = { audio: false, video: false };
+export class Embedded implements Session {
+  readonly #port: Port;
+  #grant: EmbeddedGrant;
+  #may: May;
+  #isClosed = false;
   #publisher: RTCPeerConnection | null = null;
   #subscriber: RTCPeerConnection | null = null;
   #byMid = new Map<string, Track>();
   readonly #work = new Map<string, Promise<void>>();
   readonly #waiting = new Set<string>();
 
-  /** `local` holds what is to be sent; whoever changes it says so with {@link send}. */
-  constructor(
-    local: MediaStream,
-    signal: Signal,
-    changed: () => void,
-    failed: (of: string, error: unknown) => void,
-  ) {
-    this.#local = local;
-    this.#signal = signal;
-    this.#changed = changed;
-    this.#failed = failed;
+  constructor(grant: EmbeddedGrant, may: May, port: Port) {
+    this.#port = port;
+    this.#grant = grant;
+    this.#may = may;
+    this.update(grant, may);
   }
 
-  /**
-   * Follows a grant; another `key` (generation, owner, peer) means that both connections are made anew. An offer
-   * with something that this peer may not publish would be refused as a whole, so `may` says what it may.
-   */
-  update(grant: EmbeddedGrant, key: string, may: Record<Track["kind"], boolean>): void {
+  /** An offer with something that this peer may not publish would be refused as a whole. */
+  update(grant: EmbeddedGrant, may: May): void {
     this.#may = may;
-    if (key !== this.#key) this.#drop();
-    this.#key = key;
     this.#grant = grant;
     this.send();
     this.#queue("media:subscribe", () => this.#subscribe());
   }
 
-  /** Sends what there is to be sent by now. */
   send(): void {
-    if (this.#grant) this.#queue("media:publish", () => this.#publish());
+    this.#queue("media:publish", () => this.#publish());
   }
 
   close(): void {
-    this.#drop();
-    this.#grant = null;
+    this.#isClosed = true;
+    this.#publisher = retire(this.#publisher);
+    this.#unsubscribe();
   }
 
-  get state(): { publish: string; subscribe: string } {
-    return {
-      publish: this.#publisher?.connectionState ?? "none",
-      subscribe: this.#subscriber?.connectionState ?? "none",
-    };
+  readonly isOpen = true;
+
+  get publish(): string {
+    return this.#publisher?.connectionState ?? "none";
+  }
+
+  get subscribe(): string {
+    return this.#subscriber?.connectionState ?? "none";
   }
 
   get received(): Received[] {
     return (this.#subscriber?.getTransceivers() ?? []).flatMap(({ mid, receiver }) => {
       const track = mid === null ? undefined : this.#byMid.get(mid);
-      return track ? [{ ...track, track: receiver.track, receiver }] : [];
+      return track ? [{ from: track, kind: track.kind, track: receiver.track, receiver }] : [];
     });
   }
 
-  async stats(): Promise<InboundStats[]> {
-    const report = await this.#subscriber?.getStats();
-    return [...(report?.values() ?? [])].flatMap((entry) => {
-      const track = entry.type === "inbound-rtp" ? this.#byMid.get(entry.mid) : undefined;
-      if (!track) return [];
-      const { totalAudioEnergy = 0, framesDecoded = 0, bytesReceived = 0 } = entry;
-      return [{ user: track.user, kind: track.kind, totalAudioEnergy, framesDecoded, bytesReceived }];
-    });
+  get senders(): RTCRtpSender[] {
+    return this.#publisher?.getSenders() ?? [];
   }
+
+  readonly speaking = [];
 
   /**
    * One negotiation at a time on each connection; what fails is tried again on a new connection. A job takes the
@@ -118,25 +89,23 @@ export class Media {
   }
 
   async #attempt(of: string, job: () => Promise<void>): Promise<void> {
-    const key = this.#key;
-    for (let attempt = 1; this.#grant && key === this.#key; attempt++) {
+    for (let attempt = 1; !this.#isClosed; attempt++) {
       try {
         return await job();
       } catch (error) {
-        if (key !== this.#key) return;
+        if (this.#isClosed) return;
         if (of === "media:publish") this.#publisher = retire(this.#publisher);
         else this.#unsubscribe();
-        if (attempt === ATTEMPTS || isFinal(error)) return this.#failed(of, error);
+        if (attempt === ATTEMPTS || isFinal(error)) return this.#port.failed(of, error);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS * attempt));
       }
     }
   }
 
   async #publish(): Promise<void> {
-    if (!this.#grant) return;
-    const local = this.#local;
+    const { local } = this.#port;
     const tracks = local.getTracks().filter(({ kind }) => this.#may[kind as Track["kind"]]);
-    const senders = this.#publisher?.getSenders() ?? [];
+    const senders = this.senders;
     // What is no longer allowed may go on being sent: the server lets it through no more.
     const fresh = tracks.filter((track) => senders.every((sender) => sender.track !== track));
     if (fresh.length === 0) return;
@@ -150,21 +119,20 @@ export class Media {
       return;
     }
     retire(this.#publisher);
-    const publisher = this.#connection(this.#grant, "media:publish", () => this.#publish());
+    const publisher = this.#connection("media:publish", () => this.#publish());
     this.#publisher = publisher;
     for (const track of tracks) {
       publisher.addTransceiver(track, { direction: "sendonly", streams: [local] });
     }
     await publisher.setLocalDescription();
-    const { sdp } = await this.#signal("media:publish", publisher.localDescription?.sdp ?? "");
+    const { sdp } = await this.#port.signal("media:publish", publisher.localDescription?.sdp ?? "");
     await publisher.setRemoteDescription({ type: "answer", sdp });
   }
 
   async #subscribe(): Promise<void> {
-    if (!this.#grant) return;
     let wanted: Track[] = this.#grant.tracks;
     if (wanted.length === 0 && !this.#subscriber) return;
-    this.#subscriber ??= this.#connection(this.#grant, "media:subscribe", () => this.#subscribe());
+    this.#subscriber ??= this.#connection("media:subscribe", () => this.#subscribe());
     const subscriber = this.#subscriber;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
       for (const kind of ["audio", "video"] as const) {
@@ -174,20 +142,20 @@ export class Media {
           subscriber.addTransceiver(kind, { direction: "recvonly" });
       }
       await subscriber.setLocalDescription();
-      const answer = await this.#signal("media:subscribe", subscriber.localDescription?.sdp ?? "");
+      const answer = await this.#port.signal("media:subscribe", subscriber.localDescription?.sdp ?? "");
       await subscriber.setRemoteDescription({ type: "answer", sdp: answer.sdp });
       if (subscriber !== this.#subscriber) return;
       this.#byMid = new Map(answer.tracks.map((track) => [track.mid, track]));
-      this.#changed();
+      this.#port.changed();
       if (!answer.missing?.length) return;
       wanted = [...answer.tracks, ...answer.missing];
     }
   }
 
-  #connection(grant: EmbeddedGrant, of: string, again: () => Promise<void>): RTCPeerConnection {
-    const connection = new RTCPeerConnection({ iceServers: grant.iceServers });
+  #connection(of: string, again: () => Promise<void>): RTCPeerConnection {
+    const connection = new RTCPeerConnection(this.#port.configuration(this.#grant));
     connection.onconnectionstatechange = () => {
-      this.#changed();
+      this.#port.changed();
       if (connection.connectionState !== "failed") return;
       if (connection === this.#publisher) this.#publisher = retire(connection);
       else if (connection === this.#subscriber) this.#unsubscribe();
@@ -201,13 +169,6 @@ export class Media {
   #unsubscribe(): void {
     this.#subscriber = retire(this.#subscriber);
     this.#byMid.clear();
-  }
-
-  #drop(): void {
-    this.#publisher = retire(this.#publisher);
-    this.#unsubscribe();
-    this.#key = "";
-    this.#changed();
   }
 }
 

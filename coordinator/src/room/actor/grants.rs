@@ -1,0 +1,160 @@
+//! What lets the room's people use its router at an external media server.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use media_bridge::{Grant, MediaError, Member, PeerRef, Permissions};
+use room_cell::{Duty, Peer};
+use serde_json::value::RawValue;
+use socketioxide::socket::Sid;
+use tokio::sync::oneshot;
+
+use super::delivery::deliver;
+use super::external::AGAIN;
+use super::{Actor, State};
+use crate::classroom::guest;
+use crate::error::{ApiError, ErrorCode};
+use crate::paths::Owner;
+use crate::room::desk::{Job, with_ice};
+use crate::room::peer::Role;
+use crate::room::work::{Refusal, Reply};
+
+impl Actor {
+    /// What a peer is at the media server.
+    pub(super) fn member(&self, peer: &Peer) -> Member {
+        let who = PeerRef::new(peer.user.shared(), peer.peer.shared());
+        self.node.media.member(&self.media_room(), who, peer.name.clone())
+    }
+
+    /// A grant that needs nothing of the server, or none yet: then it follows as `media:update`.
+    pub(super) fn external_grant(&self, peer: &Peer) -> Option<Grant> {
+        let at = self.placed().filter(|placed| !placed.is_lost())?;
+        let (member, permissions) = (self.member(peer), self.external_permissions(peer));
+        if at.node.server().kind().grants_by_itself() {
+            let granted = at.node.server().grant(&at.router, &member, permissions).now_or_never()?;
+            return granted.ok().map(|grant| with_ice(&self.node, grant, &member));
+        }
+        self.ask_desk(Job::Grant { at, member, permissions, reply: None });
+        None
+    }
+
+    /// A fresh grant for a connection that asks for one; the room goes on while the media server is asked.
+    pub(super) fn grant_asked(&mut self, sid: Sid, reply: Reply<Grant>) {
+        match self.start_grant(sid) {
+            Ok(answer) => {
+                tokio::spawn(async move {
+                    let granted = answer.await.ok().and_then(Result::ok);
+                    _ = reply.send(granted.ok_or_else(unavailable));
+                });
+            }
+            Err(refusal) => _ = reply.send(Err(refusal)),
+        }
+    }
+
+    fn start_grant(&mut self, sid: Sid) -> Result<oneshot::Receiver<Result<Grant, MediaError>>, Refusal> {
+        let membership = self.membership(sid)?;
+        let peer = self.serving()?.cell().peer(&membership.peer).cloned().ok_or(Refusal::Gone)?;
+        let at = self.placed().filter(|placed| !placed.is_lost()).ok_or_else(unavailable)?;
+        let (member, permissions) = (self.member(&peer), self.external_permissions(&peer));
+        let (granted, answer) = oneshot::channel();
+        let job = Job::Grant { at, member, permissions, reply: Some(granted) };
+        if self.ask_desk(job) { Ok(answer) } else { Err(unavailable()) }
+    }
+
+    pub(super) fn grant_everybody(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        let peers: Vec<Arc<Peer>> = room.cell().users.values().flat_map(|it| it.peers.clone()).collect();
+        for peer in peers {
+            if let Some(grant) = self.external_grant(&peer) {
+                self.tell_grant(peer.peer.as_str(), &grant);
+            }
+        }
+    }
+
+    pub(super) fn grant_again(&mut self, duty: &Duty) {
+        let Duty::Permit { peer, .. } = duty else { return };
+        let State::Owned(room) = &self.state else { return };
+        let Some(peer) = room.cell().peer(peer.as_str()).cloned() else { return };
+        if let Some(grant) = self.external_grant(&peer) {
+            self.tell_grant(peer.peer.as_str(), &grant);
+        }
+    }
+
+    pub(super) fn tell_grant(&self, peer: &str, grant: &Grant) {
+        let State::Owned(room) = &self.state else { return };
+        let Some(client) = room.links().get(peer).and_then(|linked| linked.client()) else { return };
+        if let Ok(grant) = serde_json::to_string(grant)
+            && let Ok(event) =
+                RawValue::from_string(format!(r#"{},"media":{grant}}}"#, self.names.event_head))
+        {
+            deliver(&self.node.metrics, client, Owner::MediaUpdate, &event);
+        }
+    }
+
+    pub(super) fn ungranted(&mut self, member: &Member, error: &MediaError) {
+        tracing::debug!(error = error as &dyn std::error::Error, "no media grant");
+        match error {
+            MediaError::NotFound { .. } => {
+                if let Some(external) = &mut self.external {
+                    external.standing = None;
+                }
+                self.try_external_again();
+            }
+            // Tried again for as long as they are here.
+            _ => {
+                if let Some(external) = &mut self.external {
+                    external.ungranted.insert(Arc::clone(&member.peer.peer));
+                }
+                self.try_external_again();
+            }
+        }
+    }
+
+    /// Tries again to let those in whose grant could not be made.
+    pub(super) fn grant_the_rest(&mut self) {
+        let Some(external) = &mut self.external else { return };
+        let waiting = std::mem::take(&mut external.ungranted);
+        let State::Owned(room) = &self.state else { return };
+        let waiting: Vec<_> = waiting.iter().filter_map(|peer| room.cell().peer(peer).cloned()).collect();
+        for peer in waiting {
+            if let Some(grant) = self.external_grant(&peer) {
+                self.tell_grant(peer.peer.as_str(), &grant);
+            }
+        }
+    }
+
+    /// Brings a user's peers to what they may do now; a change of settings, which the cell does not know of.
+    pub(super) fn permit_user(&self, user: &str) {
+        let State::Owned(room) = &self.state else { return };
+        let Some(at) = self.placed().filter(|placed| !placed.is_lost()) else { return };
+        for peer in room.cell().users.get(user).into_iter().flat_map(|presence| &presence.peers) {
+            let (member, permissions) = (self.member(peer), self.external_permissions(peer));
+            // What gets lost is seen when the room is next compared with the media server's list.
+            self.ask_desk(Job::Permit { at: at.clone(), member, permissions, duty: None });
+        }
+    }
+
+    /// What a peer may do at an external media server: speak from a seat where the room has any, unless it is muted
+    /// or a host took the microphone away.
+    pub(super) fn external_permissions(&self, peer: &Peer) -> Permissions {
+        let State::Owned(room) = &self.state else { return Permissions::LISTEN };
+        let state = room.projection().guests.get(peer.user.as_str());
+        let may = |flag| peer.role == Role::Host || guest::flag(state, flag);
+        let seat = room.cell().seat_of(peer.user.as_str()).map(|(_, sitter)| sitter);
+        let speaks = match seat {
+            Some(sitter) => sitter.peer == peer.peer && !sitter.muted,
+            None => room.cell().seats.is_empty(),
+        };
+        Permissions {
+            publish_audio: speaks && may("micAllowed"),
+            publish_video: may("videoAllowed"),
+            subscribe: true,
+        }
+    }
+}
+
+fn unavailable() -> Refusal {
+    ApiError::new(ErrorCode::MediaUnavailable, "the media server cannot be asked just now")
+        .after(AGAIN)
+        .into()
+}

@@ -1,0 +1,159 @@
+//! The room against the list of its external media server, both ways.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use media_bridge::{MediaError, Participant};
+use room_cell::{
+    Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, Millis, Peer, Sitter, Speaking,
+};
+
+use super::{Actor, Origin, State};
+use crate::room::batch::{Source, Step};
+use crate::room::desk::Job;
+
+impl Actor {
+    /// The media server said who is there.
+    pub(super) async fn listed(&mut self, asked_at: Millis, said: Result<Vec<Participant>, MediaError>) {
+        let there = match said {
+            Ok(there) => there,
+            Err(MediaError::NotFound { .. }) => return self.router_lost().await,
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "who is there is not known");
+                let now = self.redis_now();
+                if let Some(external) = &mut self.external {
+                    external.heard = Some((now, None));
+                }
+                return;
+            }
+        };
+        let State::Owned(room) = &self.state else { return };
+        let people: Vec<Arc<Peer>> =
+            room.cell().users.values().flat_map(|presence| presence.peers.clone()).collect();
+        let mut here: HashMap<Arc<str>, Arc<Peer>> =
+            people.into_iter().map(|peer| (self.member(&peer).name, peer)).collect();
+        let mut reports = Vec::new();
+        let mut heard = HashSet::new();
+        for participant in there {
+            let Some(peer) = here.remove(&participant.name) else {
+                self.put_out(&participant);
+                continue;
+            };
+            if participant.audible == Some(true) {
+                heard.insert(peer.peer.shared());
+            }
+            if let Some(what) = self.missed(&peer, &participant) {
+                reports.push(report(&peer, what, asked_at, participant.incarnation.clone()));
+            }
+            self.set_right(&peer, &participant);
+        }
+        // Who is left is here, and not there.
+        for peer in here.values() {
+            if self.sitter_of(peer).is_some_and(|it| matches!(it.speaking, Speaking::Publishing { .. })) {
+                reports.push(report(peer, MediaFact::RoomExited, asked_at, None));
+            }
+        }
+        if let Some(external) = &mut self.external {
+            external.heard = Some((asked_at, Some(heard)));
+        }
+        self.node.metrics.reconciled.with_label_values(&["compared"]).inc();
+        let found = u64::try_from(reports.len()).unwrap_or(u64::MAX);
+        self.node.metrics.reconciled.with_label_values(&["seats"]).inc_by(found);
+        let steps: Vec<Step> = reports
+            .into_iter()
+            .filter_map(|report| Command::Media(report).validate(By::Media, &Limits::default()).ok())
+            .map(|order| Step::new(order, Source::Own))
+            .collect();
+        if !steps.is_empty() {
+            self.execute(steps).await;
+        }
+    }
+
+    /// Finds out whom a report in the vendor's names is about. What is of another router, or of somebody who is not
+    /// here, concerns nobody.
+    pub(super) fn place_report(&mut self, report: &mut MediaReport, origin: &Origin) {
+        let is_of_now = self.placed().is_some_and(|placed| placed.router.generation.0 == origin.generation);
+        if !is_of_now {
+            report.who = None;
+            return;
+        }
+        if report.what == MediaFact::RoomFinished {
+            self.doubt_router();
+            return;
+        }
+        let Some(name) = &origin.participant else { return };
+        report.who = self.who_is(name);
+        if report.who.is_none()
+            && matches!(report.what, MediaFact::ParticipantJoined | MediaFact::AudioStarted)
+        {
+            self.reconcile_soon();
+        }
+    }
+
+    pub(super) fn who_is(&mut self, name: &str) -> Option<MediaIdentity> {
+        let State::Owned(room) = &self.state else { return None };
+        let cell = room.cell();
+        let is_here = |who: &MediaIdentity| {
+            who.peer.as_ref().is_some_and(|peer| cell.peers.get(peer) == Some(&who.user))
+        };
+        let known = self.external.as_ref()?.names.get(name);
+        if let Some(who) = known.filter(|who| is_here(who)) {
+            return Some(who.clone());
+        }
+        let named = cell.users.values().flat_map(|presence| &presence.peers).map(|peer| {
+            let who = MediaIdentity { user: peer.user.clone(), peer: Some(peer.peer.clone()) };
+            (self.member(peer).name, who)
+        });
+        let names: HashMap<Arc<str>, MediaIdentity> = named.collect();
+        let external = self.external.as_mut()?;
+        external.names = names;
+        external.names.get(name).cloned()
+    }
+
+    fn sitter_of(&self, peer: &Peer) -> Option<&Sitter> {
+        let State::Owned(room) = &self.state else { return None };
+        let (_, sitter) = room.cell().seat_of(peer.user.as_str())?;
+        Some(sitter).filter(|sitter| sitter.peer == peer.peer)
+    }
+
+    /// What the media server must have said of somebody and was not heard.
+    fn missed(&self, peer: &Peer, there: &Participant) -> Option<MediaFact> {
+        let sitter = self.sitter_of(peer)?;
+        match (sitter.speaking, there.audible?) {
+            (Speaking::PendingPublish { .. }, true) => Some(MediaFact::AudioStarted),
+            // Who is muted is not expected to be heard.
+            (Speaking::Publishing { .. }, false) if !sitter.muted => Some(MediaFact::AudioStopped),
+            _ => None,
+        }
+    }
+
+    /// Somebody is at the media server who is not in the room.
+    fn put_out(&self, participant: &Participant) {
+        let Some(at) = self.placed() else { return };
+        tracing::info!("somebody at the media server is not in the room");
+        self.node.metrics.reconciled.with_label_values(&["strangers"]).inc();
+        self.ask_desk(Job::Remove { at, name: Arc::clone(&participant.name), duty: None });
+    }
+
+    /// Brings somebody to what they may do, if the media server sees that otherwise.
+    fn set_right(&self, peer: &Peer, there: &Participant) {
+        let permissions = self.external_permissions(peer);
+        if there.may_publish_audio.is_none_or(|may| may == permissions.publish_audio) {
+            return;
+        }
+        let Some(at) = self.placed() else { return };
+        self.node.metrics.reconciled.with_label_values(&["permissions"]).inc();
+        self.ask_desk(Job::Permit { at, member: self.member(peer), permissions, duty: None });
+    }
+}
+
+fn report(peer: &Peer, what: MediaFact, at: Millis, incarnation: Option<Arc<str>>) -> MediaReport {
+    MediaReport {
+        what,
+        who: Some(MediaIdentity { user: peer.user.clone(), peer: Some(peer.peer.clone()) }),
+        incarnation,
+        sequence: None,
+        at,
+        resolution_ms: 0,
+    }
+}

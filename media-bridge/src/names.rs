@@ -1,0 +1,96 @@
+//! Names at the vendor: what a room and a peer are called at a media server that several apps may share.
+//!
+//! A name is a digest, so that it fits every vendor's limits and alphabet (32 bytes of lower-case letters and digits
+//! suffice for all of them) and says nothing about who it stands for. It covers everything that must not meet: the
+//! scope (one for each set of coordinators), the app, the room, the generation, the user and the device. Nobody can
+//! compute the way back; whoever gives a name notes what it stands for, and refuses one that stands for something
+//! else already.
+
+use std::sync::Arc;
+
+use crate::{Generation, PeerRef, RoomRef};
+
+/// Characters of a name: 130 bits.
+const LENGTH: usize = 26;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Gives the names of one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    scope: Arc<str>,
+}
+
+impl Names {
+    /// Names of a scope: coordinators of another one never give the same.
+    pub fn new(scope: impl Into<Arc<str>>) -> Self {
+        Self { scope: scope.into() }
+    }
+
+    /// The name of a room's router. `attempt` is 0, and grows while the name turns out to be another room's.
+    #[must_use]
+    pub fn router(&self, room: &RoomRef, generation: Generation, attempt: u32) -> Arc<str> {
+        self.digest(&["router", &room.app, &room.room, &generation.0.to_string(), &attempt.to_string()])
+    }
+
+    /// The name of one device of a user in a room; the same in each of the room's routers.
+    #[must_use]
+    pub fn participant(&self, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
+        self.digest(&["participant", &room.app, &room.room, &peer.user, &peer.peer])
+    }
+
+    fn digest(&self, parts: &[&str]) -> Arc<str> {
+        let mut hasher = blake3::Hasher::new();
+        for part in std::iter::once(&*self.scope).chain(parts.iter().copied()) {
+            // Lengths keep ("ab", "c") from being ("a", "bc").
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        let digest = hasher.finalize();
+        let bytes = digest.as_bytes();
+        let letter = |at: usize| {
+            let (byte, shift) = (at * 5 / 8, 11 - at * 5 % 8);
+            let pair = u16::from_be_bytes([bytes[byte], bytes[byte + 1]]);
+            char::from(ALPHABET[usize::from(pair >> shift & 31)])
+        };
+        (0..LENGTH).map(letter).collect::<String>().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_fit_every_vendor() {
+        let names = Names::new("prod:main");
+        let room = RoomRef::new("a".repeat(128), "\u{10348}".repeat(32));
+        let router = names.router(&room, Generation(u64::MAX), 0);
+        let participant = names.participant(&room, &PeerRef::new("u".repeat(128), "p".repeat(128)));
+        for name in [router, participant] {
+            assert!(name.len() <= 32, "{name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_must_not_meet_has_names_of_its_own() {
+        let mut seen = HashSet::new();
+        for scope in ["prod", "dev"] {
+            let names = Names::new(scope);
+            for (app, room) in [("a", "bc"), ("ab", "c"), ("a", "b"), ("b", "a")] {
+                let room = RoomRef::new(app, room);
+                for generation in [1, 2, 11] {
+                    for attempt in [0, 1] {
+                        assert!(seen.insert(names.router(&room, Generation(generation), attempt)));
+                    }
+                }
+                for (user, peer) in [("ann", "1"), ("ann", "2"), ("an", "n1"), ("bob", "1")] {
+                    assert!(seen.insert(names.participant(&room, &PeerRef::new(user, peer))));
+                }
+            }
+        }
+        let again = Names::new("prod").router(&RoomRef::new("a", "bc"), Generation(1), 0);
+        assert!(seen.contains(&again), "and the same name each time");
+    }
+}

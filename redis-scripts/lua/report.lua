@@ -1,0 +1,68 @@
+--[[
+purpose   Append what a media server reported to a room's inbox, in order and all at once, and tell the room's owner.
+key  1    hash     room             record
+key  2    string   owner
+key  3    stream   inbox
+key  4    zset     due
+arg  1    text     me               name/incarnation of the caller
+arg  2    text     route
+arg  3    json     route_json       the route as a JSON string
+arg  4    text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  5    text     seen_base        what stands before a route in a callback's key
+arg  6    count    cap              entries that may wait
+arg  7..  text     reports          id, payload, …
+derives   the callbacks' keys and the owner's channel from their bases
+returns   {"ok", appended, owner} | {"missing", owner} | {"full", length}
+keeps     I-5, I-13
+]]
+--%include clock
+--%include instance
+local room_key, owner_key, inbox_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local me, route, route_json, sync_base = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local seen_base, cap = ARGV[5], tonumber(ARGV[6])
+local SEEN_LIFE_MS = 600000
+
+local held = redis.call("GET", owner_key)
+local owner = held and lease_of(held) or ""
+local fresh, among = {}, {}
+for i = 7, #ARGV, 2 do
+  local seen_key = seen_base .. route .. "\0" .. ARGV[i]
+  if not among[seen_key] and not redis.call("GET", seen_key) then
+    among[seen_key] = true
+    fresh[#fresh + 1] = { seen_key, ARGV[i + 1] }
+  end
+end
+local status = redis.call("HGET", room_key, "status")
+local length = redis.call("XLEN", inbox_key)
+redis.call("ZSCORE", due_key, route)
+if #fresh == 0 then
+  return { "ok", 0, owner }
+end
+if not status then
+  return { "missing", owner }
+end
+if length + #fresh > cap then
+  return { "full", length }
+end
+
+local now = now_ms()
+local at, entry = digits(now), ""
+for _, report in ipairs(fresh) do
+  entry = redis.call("XADD", inbox_key, "*", "payload", report[2], "at", at)
+  redis.call("SET", report[1], "1", "PX", SEEN_LIFE_MS)
+end
+-- Nobody reads it before somebody owns the room: now, or when the lease ends that its owner may renew no more.
+local falls_due = now
+if held then
+  falls_due = now + math.max(redis.call("PTTL", owner_key), 0)
+else
+  local life = redis.call("PTTL", room_key)
+  if life > 0 then
+    redis.call("PEXPIRE", inbox_key, life)
+  end
+end
+redis.call("ZADD", due_key, "LT", falls_due, route)
+if owner ~= "" and owner ~= me then
+  redis.call("PUBLISH", sync_base .. owner, '{"room":' .. route_json .. ',"inbox":"' .. entry .. '"}')
+end
+return { "ok", #fresh, owner }
