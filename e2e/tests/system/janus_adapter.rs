@@ -388,7 +388,7 @@ async fn events_of_a_bridge() {
     server.set_permissions(&room, &member("ann"), QUIET).await.unwrap();
     assert_eq!(posts.expect(Some("ann"), AudioStopped).await, None, "not of the coordinator's handle");
     server.set_permissions(&room, &member("ann"), Permissions::ALL).await.unwrap();
-    posts.expect(Some("ann"), AudioStarted).await;
+    until_it_says(&server, &room, true, Some(true)).await;
     server.remove_participant(&room, "ann").await.unwrap();
     assert_eq!(posts.expect(Some("ann"), RoomExited).await, None);
     assert_eq!(posts.expect(Some("ann"), RoomExited).await, None, "kicked, and then left");

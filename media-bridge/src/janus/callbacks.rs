@@ -148,7 +148,7 @@ fn read(event: &Value) -> Option<Vec<VendorEvent>> {
 
 /// Whether the handle of an event is that of the participant whom it is about.
 fn is_by_themselves(envelope: &Envelope) -> bool {
-    let by_another = ["destroyed", "kicked", "mute", "unmute"];
+    let by_another = ["destroyed", "kicked", "mute"];
     !envelope.event["data"]["event"].as_str().is_some_and(|event| by_another.contains(&event))
 }
 
@@ -163,8 +163,8 @@ fn of_plugin(plugin: JanusPlugin, data: &Value) -> Option<Vec<VendorFact>> {
                 std::iter::once(ParticipantJoined).chain(is_heard.then_some(heard(true))).collect()
             }
             (JanusPlugin::AudioBridge, "configured") => vec![heard(!muted?)],
+            // Its counterpart says nothing of media, which may not flow yet.
             (JanusPlugin::AudioBridge, "mute") => vec![heard(false)],
-            (JanusPlugin::AudioBridge, "unmute") => vec![heard(true)],
             (JanusPlugin::AudioBridge, "left") | (JanusPlugin::VideoRoom, "leaving") | (_, "kicked") => {
                 vec![RoomExited]
             }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(of("configured", json!({ "muted": true, "quality": 4 })), [AudioStopped]);
         assert_eq!(of("configured", json!({ "muted": false })), [AudioStarted]);
         assert_eq!(of("mute", json!({})), [AudioStopped]);
-        assert_eq!(of("unmute", json!({})), [AudioStarted]);
+        assert_eq!(of("unmute", json!({})), [], "whether media flows is unknown");
         assert_eq!(of("kicked", json!({})), [RoomExited]);
         assert_eq!(of("left", json!({})), [RoomExited]);
         assert_eq!(bridge(&json!({ "event": "destroyed", "room": "r" })), [RoomFinished]);
@@ -338,7 +338,7 @@ mod tests {
         };
         assert_eq!(event(json!({ "event": "joined", "room": "r", "id": "ann" })).as_deref(), Some("7"));
         assert_eq!(event(json!({ "event": "left", "room": "r", "id": "ann" })).as_deref(), Some("7"));
-        for asked in ["mute", "unmute", "kicked", "destroyed"] {
+        for asked in ["mute", "kicked", "destroyed"] {
             assert_eq!(event(json!({ "event": asked, "room": "r", "id": "ann" })), None, "{asked}");
         }
     }
