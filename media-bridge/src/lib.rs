@@ -44,6 +44,7 @@
 //! owns its sockets, its connections and its tracks, so no packet waits for a lock or crosses a channel; the tests
 //! use `webrtc` itself as the client.
 
+mod agora;
 mod callback;
 mod embedded;
 mod error;
@@ -53,11 +54,14 @@ mod guard;
 mod http;
 mod janus;
 mod livekit;
+mod mac;
 mod model;
 mod names;
 mod nodes;
 mod server;
+mod trtc;
 
+pub use agora::{AgoraCallbacks, AgoraConfig, AgoraServer};
 pub use callback::{
     Callback, CallbackError, CallbackReader, CallbackRequest, MOST_EVENTS, NamedPeer, NamedRoom, VendorEvent,
     VendorFact,
@@ -75,6 +79,7 @@ pub use model::{
 pub use names::Names;
 pub use nodes::{Checks, Node, NodeState, Nodes};
 pub use server::{Abilities, Load, MediaKind, MediaServer, Member, Participant, Router};
+pub use trtc::{TrtcCallbacks, TrtcConfig, TrtcServer};
 
 /// The source of every `at_ms`: Unix milliseconds, by whichever clock the caller trusts.
 pub type ClockMs = std::sync::Arc<dyn Fn() -> i64 + Send + Sync>;

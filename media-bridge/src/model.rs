@@ -198,8 +198,8 @@ pub enum GrantBody {
         app_id: String,
         /// The room.
         channel: Arc<str>,
-        /// Who the client is, a user account.
-        account: Arc<str>,
+        /// Who the client is, to be given as a number.
+        uid: u32,
         /// Its AccessToken2.
         token: String,
     },

@@ -39,6 +39,13 @@ impl MediaKind {
         matches!(self, Self::Embedded | Self::Janus | Self::Livekit | Self::Generic)
     }
 
+    /// Whether it knows people by numbers only, which [`Names::participant_number`](crate::Names::participant_number)
+    /// gives.
+    #[must_use]
+    pub const fn numbers_people(self) -> bool {
+        matches!(self, Self::Agora)
+    }
+
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {

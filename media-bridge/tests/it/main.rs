@@ -6,3 +6,4 @@ mod generic;
 mod hostile;
 mod house;
 mod sfu;
+mod stand_in;
