@@ -26,7 +26,6 @@ pub fn apply(cell: &mut Cell, event: &Event) {
     match event {
         Event::Made { creator, seats, capacity, auto_close, deadline } => {
             *cell = Cell {
-                version: cell.version,
                 status: opening(*deadline, false),
                 creator: creator.clone(),
                 capacity: *capacity,
@@ -95,7 +94,6 @@ pub fn apply(cell: &mut Cell, event: &Event) {
         }
         Event::Awaited { seat, deadline, .. } => with_sitter(cell, *seat, |sitter| {
             sitter.speaking = Speaking::PendingPublish { deadline: *deadline };
-            sitter.heard = None;
         }),
         Event::SeatTaken { .. }
         | Event::SeatFreed { .. }
@@ -145,6 +143,12 @@ fn drop_router(cell: &mut Cell) {
     cell.router = None;
     drop_duties(cell);
     cell.media.clear();
+    let heard =
+        cell.seats.iter().filter(|(_, seat)| seat.sitter.as_ref().is_some_and(|it| it.heard.is_some()));
+    let heard: Vec<SeatNumber> = heard.map(|(number, _)| *number).collect();
+    for number in heard {
+        with_sitter(cell, number, |sitter| sitter.heard = None);
+    }
 }
 
 fn drop_duties(cell: &mut Cell) {
@@ -210,6 +214,7 @@ fn joined(cell: &mut Cell, peer: &Arc<Peer>, replaced: &[PeerId]) {
     let place = presence.peers.partition_point(|it| (it.since, &it.peer) < (peer.since, &peer.peer));
     presence.peers.insert(place, Arc::clone(peer));
     cell.peers.insert(peer.peer.clone(), peer.user.clone());
+    cell.duties.remove(&Duty::Remove { user: peer.user.clone(), peer: peer.peer.clone() });
     set_role(cell, &peer.user, peer.role);
 }
 

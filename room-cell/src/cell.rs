@@ -353,6 +353,14 @@ impl Cell {
         })
     }
 
+    /// Whether a peer may be heard, as far as the cell decides that: from a seat where the room has any, unmuted.
+    pub fn may_speak(&self, peer: &Peer) -> bool {
+        match self.seat_of(peer.user.as_str()) {
+            Some((_, sitter)) => sitter.peer == peer.peer && !sitter.muted,
+            None => self.seats.is_empty(),
+        }
+    }
+
     /// The earliest time at which something in the cell falls due.
     pub fn next_deadline(&self) -> Option<Millis> {
         let status = match self.status {

@@ -103,9 +103,10 @@
 //! ```
 //!
 //! The cell says where the room's router at an external media server is, and what must still be done there: each
-//! [`Duty`] stays until it is done, whoever owns the room by then. A peer that ends is to be removed, whoever's seat,
-//! mute or role changes is to be permitted anew, a router that is left behind is to be closed. Whoever sits while a
-//! new router is made keeps the seat and has the whole publish deadline to be heard there.
+//! [`Duty`] stays until it is done, whoever owns the room by then. A peer that ends is to be removed; one that may
+//! publish something else by its seat, mute or role, or that has just come to the server, is to be permitted anew; a
+//! router that is left behind is to be closed. Whoever sits while a new router is made keeps the seat and has the whole
+//! publish deadline to be heard there.
 //!
 //! # A call
 //!

@@ -5,6 +5,7 @@
 
 mod asking;
 mod call;
+mod duties;
 mod life;
 mod media;
 mod moderation;
@@ -30,7 +31,7 @@ use right::Right;
 pub fn decide(cell: &Cell, order: &Validated, rules: &Rules, now: Millis) -> Result<Vec<Event>, Refusal> {
     let mut draft = Draft { cell: cell.clone(), events: Vec::new(), rules, now };
     decide_on(&mut draft, order.actor(), order.command())?;
-    router::follow(&mut draft, cell);
+    duties::follow(&mut draft, cell);
     Ok(draft.events)
 }
 
@@ -74,7 +75,7 @@ fn decide_on(draft: &mut Draft<'_>, actor: &Actor, command: &Command) -> Result<
         }
         Command::DutiesDone { done } => {
             only(actor, &Actor::Owner)?;
-            router::done(draft, done);
+            duties::done(draft, done);
             Ok(())
         }
         Command::Gone { peers, reason } => {

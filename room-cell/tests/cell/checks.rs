@@ -22,56 +22,119 @@ fn media_server(
     cell: &Cell,
     rules: &Rules,
 ) -> Result<(), String> {
+    router(before, command, cell)?;
+    let is_close = |duty: &Duty| matches!(duty, Duty::Close { .. });
+    if cell.router.is_none() || cell.status != Status::Active {
+        holds!(cell.duties.keys().all(is_close), "nobody is in a router: {:?}", cell.duties);
+    }
+    for (duty, owed) in &cell.duties {
+        match duty {
+            Duty::Permit { user, peer } => {
+                holds!(cell.peers.get(peer) == Some(user), "{peer} is gone and to be permitted");
+            }
+            Duty::Remove { peer, .. } => {
+                holds!(!cell.peers.contains_key(peer), "{peer} is here and to be removed");
+            }
+            Duty::Close { generation, .. } => {
+                let stands = cell.router.as_ref().is_some_and(|router| router.generation == *generation);
+                holds!(!stands && *generation <= cell.router_generation, "{duty:?} of {:?}", cell.router);
+            }
+        }
+        holds!(owed.version <= cell.version, "{duty:?} is owed by a later command: {owed:?}");
+    }
+    for event in events {
+        match event {
+            Event::Owed { duty, version, .. } => {
+                holds!(*version == cell.version, "{event:?} at {}", cell.version);
+                holds!(rules.external_media || is_close(duty), "{duty:?} without an external media server");
+                let Duty::Permit { user, peer } = duty else { continue };
+                let removed = Duty::Remove { user: user.clone(), peer: peer.clone() };
+                let why = right(before, peer) != right(cell, peer)
+                    || reported(before, command, user, peer)
+                    || before.duties.contains_key(&removed);
+                holds!(why, "{duty:?} for nothing");
+            }
+            Event::DutyDone { duty } => {
+                let Command::DutiesDone { done } = command else { return Err(format!("{event:?}")) };
+                let version = before.duties.get(duty).map(|owed| owed.version);
+                let named = done.iter().any(|(it, of)| it == duty && Some(*of) == version);
+                holds!(named, "{duty:?} was owed at {version:?}, and is done by {done:?}");
+            }
+            _ => {}
+        }
+    }
+    let goes_on = cell.router.is_some() && cell.router == before.router;
+    if !rules.external_media || !goes_on || cell.status != Status::Active || events.is_empty() {
+        return Ok(());
+    }
+    let owed = |duty: &Duty| cell.duties.get(duty).is_some_and(|owed| owed.version == cell.version);
+    for (peer, user) in before.peers.iter().filter(|(peer, _)| !cell.peers.contains_key(*peer)) {
+        let duty = Duty::Remove { user: user.clone(), peer: peer.clone() };
+        holds!(owed(&duty), "{peer} ended and is not to be removed");
+    }
+    for (peer, user) in cell.peers.iter().filter(|(peer, _)| before.peers.contains_key(*peer)) {
+        let wanted = right(before, peer) != right(cell, peer) || reported(before, command, user, peer);
+        let duty = Duty::Permit { user: user.clone(), peer: peer.clone() };
+        holds!(!wanted || owed(&duty), "{peer} is not to be permitted anew");
+    }
+    Ok(())
+}
+
+/// No router is given twice, or left without being ended.
+fn router(before: &Cell, command: &Command, cell: &Cell) -> Result<(), String> {
     holds!(cell.router_generation >= before.router_generation, "generation {}", cell.router_generation);
     let router = cell.router.as_ref().filter(|router| Some(*router) != before.router.as_ref());
     if let Some(router) = router {
         holds!(router.generation > before.router_generation, "a generation twice: {router:?}");
         holds!(matches!(command, Command::RouterMade { .. }), "{command:?} made a router");
+        let silent = |seat: &room_cell::Seat| {
+            seat.sitter.as_ref().is_none_or(|sitter| {
+                matches!(sitter.speaking, Speaking::PendingPublish { .. }) && sitter.heard.is_none()
+            })
+        };
+        holds!(cell.media.is_empty() && cell.seats.values().all(silent), "heard in {router:?} already");
     }
-    let owed_close = |generation| {
-        cell.duties.keys().any(|duty| matches!(duty, Duty::Close { generation: of, .. } if *of == generation))
-    };
+    if matches!(cell.status, Status::Absent | Status::Closed) {
+        holds!(cell.router.is_none(), "{:?} with {:?}", cell.status, cell.router);
+    }
     if let Some(left) = before.router.as_ref().filter(|it| Some(*it) != cell.router.as_ref()) {
         let ended = matches!(before.status, Status::Closing { .. })
             && !matches!(command, Command::Due(_))
             && cell.status == Status::Closed;
-        holds!(ended || owed_close(left.generation), "{left:?} is left and not owed to be ended");
-    }
-    let of_people = |duty: &&Duty| !matches!(duty, Duty::Close { .. });
-    if cell.router.is_none() {
-        holds!(cell.duties.keys().find(of_people).is_none(), "duties without a router: {:?}", cell.duties);
-    }
-    if let Some(Event::Owed { duty, .. }) = events.iter().find(|it| matches!(it, Event::Owed { .. })) {
-        holds!(rules.external_media || !of_people(&duty), "{duty:?} without an external media server");
-    }
-    for duty in cell.duties.keys() {
-        if let Duty::Permit { peer, .. } = duty {
-            holds!(cell.peers.contains_key(peer), "{peer} is gone and to be permitted");
-        }
-    }
-    if !rules.external_media
-        || cell.router.is_none()
-        || cell.router != before.router
-        || cell.status != Status::Active
-    {
-        return Ok(());
-    }
-    for (peer, user) in before.peers.iter().filter(|(peer, _)| !cell.peers.contains_key(*peer)) {
-        let duty = Duty::Remove { user: user.clone(), peer: peer.clone() };
-        holds!(cell.duties.contains_key(&duty), "{peer} ended and is not to be removed");
-    }
-    for (user, presence) in &cell.users {
-        let says = |cell: &Cell| cell.seat_of(user.as_str()).map(|(_, it)| (it.peer.clone(), it.muted));
-        let role = |cell: &Cell| cell.users.get(user).map(room_cell::Presence::role);
-        if says(before) == says(cell) && (role(before) == role(cell) || role(before).is_none()) {
-            continue;
-        }
-        let permitted = |peer: &std::sync::Arc<room_cell::Peer>| {
-            cell.duties.contains_key(&Duty::Permit { user: user.clone(), peer: peer.peer.clone() })
-        };
-        holds!(presence.peers.iter().all(permitted), "{user} is not to be permitted anew");
+        let is_owed = cell
+            .duties
+            .keys()
+            .any(|duty| matches!(duty, Duty::Close { generation, .. } if *generation == left.generation));
+        holds!(ended != is_owed, "{left:?} is left, by its end: {ended}, owed to be ended: {is_owed}");
     }
     Ok(())
+}
+
+/// What a peer may publish.
+fn right(cell: &Cell, peer: &PeerId) -> Option<(room_cell::Role, bool)> {
+    let user = cell.peers.get(peer)?;
+    let role = cell.users.get(user).map(room_cell::Presence::role)?;
+    let sits = |seat: &room_cell::Seat| {
+        seat.sitter.as_ref().is_some_and(|sitter| sitter.peer == *peer && !sitter.muted)
+    };
+    Some((role, cell.seats.is_empty() || cell.seats.values().any(sits)))
+}
+
+/// Whether a command tells that a peer came to the media server; what is stale, or was told, has no events.
+fn reported(before: &Cell, command: &Command, user: &UserId, peer: &PeerId) -> bool {
+    let Command::Media(report) = command else { return false };
+    let Some(who) = report.who.as_ref() else { return false };
+    let meant = who.user == *user && who.peer.as_ref().is_none_or(|meant| meant == peer);
+    let known = before.media.get(who);
+    let comes = match report.what {
+        MediaFact::ParticipantJoined => true,
+        MediaFact::AudioStarted | MediaFact::AudioStopped => known.is_none_or(|known| {
+            let both = (known.incarnation.as_ref(), report.incarnation.as_ref());
+            known.what == MediaFact::RoomExited || matches!(both, (Some(one), Some(other)) if one != other)
+        }),
+        MediaFact::RoomExited | MediaFact::RoomFinished => false,
+    };
+    meant && comes
 }
 
 /// What has been begun and what has been stored so far.

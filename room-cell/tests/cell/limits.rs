@@ -1,6 +1,6 @@
 //! What no command may carry.
 
-use room_cell::{Actor, Command, Limits, Role};
+use room_cell::{Actor, Command, Duty, Limits, Role};
 use serde_json::Map;
 
 use crate::room::{Room, create, joining, kick, outside, report, up};
@@ -17,6 +17,9 @@ fn wrong(command: Command) -> &'static str {
 fn each_part_out_of_bounds_is_named() {
     let long = "x".repeat(129);
     let many = |count: usize| (0..count).map(|it| it.to_string().as_str().into()).collect::<Vec<_>>();
+    let made =
+        |node: &str, name: &str| Command::RouterMade { node: node.into(), name: name.into(), generation: 1 };
+    let done = vec![(Duty::Remove { user: "bob".into(), peer: "bob1".into() }, 1); 100_001];
     let join = |change: fn(&mut room_cell::Joining)| {
         let mut joining = joining("bob1", Role::Guest);
         change(&mut joining);
@@ -49,6 +52,9 @@ fn each_part_out_of_bounds_is_named() {
         (Command::CallAccept { call: Some("".into()) }, "call"),
         (Command::UpdatePeer { attributes, max_bytes: 100_000 }, "attributes"),
         (Command::Shift { by_ms: u64::MAX }, "byMs"),
+        (made("", "router"), "node"),
+        (made("one", &long), "name"),
+        (Command::DutiesDone { done }, "done"),
         (join(|joining| joining.peer = "".into()), "peer"),
         (join(|joining| joining.name = Some("x".repeat(1_025).into())), "name"),
         (join(|joining| joining.avatar = Some("x".repeat(2_049).into())), "avatar"),

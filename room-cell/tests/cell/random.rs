@@ -190,14 +190,14 @@ impl Life {
             150..160 => Command::MicConfirm { session: self.some_session(a) },
             160..164 => Command::MicMute { user: named, muted: flag },
             164..166 => Command::MicMuteAll { muted: flag, except: vec![user] },
-            166..170 => Command::SetSeats { count: u16::from(a % 5) + 1 },
+            166..170 => Command::SetSeats { count: u16::from(a % 11).div_ceil(2) },
             170..177 => Command::MicRequest { seat: some_seat, withdraw: b < 64 },
             177..183 => Command::MicInvite { user, seat: some_seat },
             183..191 => Command::MicRespond { user: named, accept: c < 160, session: self.session() },
             191..206 => self.call(throw),
-            206..246 => return (Actor::Media, Command::Media(self.report(throw))),
-            246..250 => return (Actor::Owner, self.timer(throw)),
-            250..254 => return (Actor::Owner, self.router(throw)),
+            206..244 => return (Actor::Media, Command::Media(self.report(throw))),
+            244..248 => return (Actor::Owner, self.timer(throw)),
+            248..254 => return (Actor::Owner, self.router(throw)),
             _ => return (Actor::Owner, Command::Shift { by_ms: u64::from(a) * 50 }),
         };
         let command_of_owner = matches!(
@@ -314,7 +314,8 @@ impl Life {
         let [_, _, _, a, b, ..] = throw;
         let generation = self.cell.router_generation + u64::from(b % 3);
         match a % 8 {
-            0..4 => Command::RouterMade {
+            // Mostly there is one.
+            0..4 if self.cell.router.is_none() || a < 64 => Command::RouterMade {
                 node: ["one", "two"][usize::from(b % 2)].into(),
                 name: format!("router {generation}").into(),
                 generation,

@@ -1,8 +1,11 @@
 //! The router at an external media server, and what is owed to it.
 
-use room_cell::{Actor, Command, Duty, Event, MediaFact, Owed, Refusal, Role, Speaking, Status};
+use room_cell::{
+    Actor, Command, Devices, Duty, Event, MediaFact, MediaIdentity, MediaReport, Owed, Refusal, Role,
+    Speaking, Status,
+};
 
-use crate::room::{Room, START, down, joining, kick, member, names, outside, up};
+use crate::room::{Room, START, down, joining, kick, member, names, outside, report, up};
 
 fn made(generation: u64) -> Command {
     Command::RouterMade { node: "one".into(), name: format!("router {generation}").into(), generation }
@@ -77,18 +80,119 @@ fn whoevers_seat_mute_or_role_changes_is_to_be_permitted_anew() {
         assert_eq!(duties(&room), [permit("cat1")], "{role:?}");
         settle(&mut room);
     }
-    room.does(&ann, Command::LockDoor { locked: true });
-    assert!(duties(&room).is_empty(), "what changes nothing for the media server owes it nothing");
-    // Whoever comes to the media server has a grant that may be older than its seat.
-    assert!(room.hears("bob", MediaFact::ParticipantJoined).is_ok());
-    assert_eq!(duties(&room), [permit("bob1")]);
-    settle(&mut room);
-    assert_eq!(room.hears("bob", MediaFact::ParticipantJoined), Ok(Vec::new()), "said again");
-    assert!(duties(&room).is_empty());
     // Gone, there is nothing to permit.
     room.does(&bob, up("mic 2"));
     room.does(&ann, kick("bob", None));
     assert_eq!(duties(&room), [remove("bob1")]);
+}
+
+#[test]
+fn what_changes_nothing_of_what_may_be_published_owes_nothing() {
+    let (mut room, ann, bob) = standing();
+    room.does(&bob, up("mic"));
+    settle(&mut room);
+    let move_on = Command::MicMove { user: None, seat: 3, flowing: false };
+    let changes: [(&Actor, Command); 5] = [
+        (&bob, move_on),
+        (&bob, Command::MicConfirm { session: "mic".into() }),
+        (&ann, Command::LockDoor { locked: true }),
+        (&ann, Command::SetSeats { count: 3 }),
+        // As it is, but for good.
+        (&ann, Command::SetRole { user: "bob".into(), role: Role::Guest }),
+    ];
+    for (actor, command) in changes {
+        assert!(!room.does(actor, command.clone()).is_empty());
+        assert!(duties(&room).is_empty(), "{command:?}");
+    }
+}
+
+#[test]
+fn only_the_device_that_sits_is_permitted_and_all_where_the_room_has_no_seats() {
+    let mut room = Room::open();
+    room.rules.external_media = true;
+    room.rules.devices = Devices::Allow;
+    let ann = room.joins("ann1", Role::Host);
+    let bob = room.joins("bob1", Role::Guest);
+    room.joins("bob2", Role::Guest);
+    room.does(&Actor::Owner, made(1));
+    room.does(&bob, up("mic"));
+    assert_eq!(duties(&room), [permit("bob1")]);
+    settle(&mut room);
+    // Without seats everybody may speak, and with the first one only who sits there.
+    for count in [0, 2] {
+        room.does(&ann, Command::SetSeats { count });
+        let without_seat = if count == 0 { &["ann1", "bob2"][..] } else { &["ann1", "bob1", "bob2"] };
+        assert_eq!(
+            duties(&room),
+            without_seat.iter().map(|peer| permit(peer)).collect::<Vec<_>>(),
+            "{count}"
+        );
+        settle(&mut room);
+    }
+    room.does(&bob, up("mic 2"));
+    settle(&mut room);
+    // A new connection is granted what it may; with the old one its seat is gone.
+    room.rules.devices = Devices::Replace;
+    room.does(&outside("bob", Role::Guest), Command::Join(joining("bob3", Role::Guest)));
+    assert_eq!(duties(&room), [remove("bob1"), remove("bob2")]);
+    assert!(room.cell.seat_of("bob").is_some_and(|(_, sitter)| sitter.peer.as_str() == "bob3"));
+}
+
+#[test]
+fn whoever_comes_to_the_media_server_is_permitted_once() {
+    let (mut room, _, bob) = standing();
+    let (at, stay) = (room.now, |name: &str| Some(name.into()));
+    let says = |room: &mut Room, what, after, incarnation| {
+        let report = MediaReport { incarnation, ..report("bob", what, at.after(after)) };
+        room.tries(&Actor::Media, Command::Media(report))
+    };
+    room.later(10_000);
+    assert!(says(&mut room, MediaFact::ParticipantJoined, 100, stay("one")).is_ok());
+    assert_eq!(duties(&room), [permit("bob1")], "the grant may be older than the seat");
+    settle(&mut room);
+    assert_eq!(says(&mut room, MediaFact::ParticipantJoined, 100, stay("one")), Ok(Vec::new()), "said again");
+    for what in [MediaFact::AudioStarted, MediaFact::AudioStopped, MediaFact::RoomExited] {
+        assert!(says(&mut room, what, 200, stay("one")).is_ok());
+        assert!(duties(&room).is_empty(), "{what:?} of a stay that is known");
+    }
+    // What comes first of a stay tells of it, and what was overtaken is stale.
+    assert!(says(&mut room, MediaFact::AudioStarted, 400, stay("two")).is_ok());
+    assert_eq!(duties(&room), [permit("bob1")]);
+    settle(&mut room);
+    let overtaken = says(&mut room, MediaFact::ParticipantJoined, 300, stay("two"));
+    assert_eq!(overtaken, Err(Refusal::StaleReport));
+    assert!(duties(&room).is_empty());
+    // Without incarnations a stay lasts until somebody exits.
+    let (mut room, ..) = standing();
+    for (what, comes) in [
+        (MediaFact::AudioStarted, true),
+        (MediaFact::AudioStopped, false),
+        (MediaFact::RoomExited, false),
+        (MediaFact::AudioStarted, true),
+    ] {
+        room.later(1_000);
+        assert!(room.hears("bob", what).is_ok());
+        assert_eq!(!duties(&room).is_empty(), comes, "{what:?}");
+        settle(&mut room);
+    }
+    // Only the connection that is named.
+    room.rules.devices = Devices::Allow;
+    room.joins("bob2", Role::Guest);
+    let who = Some(MediaIdentity { user: "bob".into(), peer: Some("bob2".into()) });
+    let joined = MediaReport { who, ..report("bob", MediaFact::ParticipantJoined, room.now) };
+    room.does(&Actor::Media, Command::Media(joined));
+    assert_eq!(duties(&room), [permit("bob2")]);
+    room.does(&bob, Command::Leave);
+    assert_eq!(duties(&room), [permit("bob2"), remove("bob1")]);
+}
+
+#[test]
+fn a_connection_that_is_back_is_not_put_out() {
+    let (mut room, _, bob) = standing();
+    room.does(&bob, Command::Leave);
+    assert_eq!(duties(&room), [remove("bob1")]);
+    room.joins("bob1", Role::Guest);
+    assert_eq!(duties(&room), [permit("bob1")], "it may be there still, with what it was allowed before");
 }
 
 #[test]
@@ -135,6 +239,7 @@ fn a_new_router_keeps_every_seat_and_waits_for_it_to_be_heard() {
     assert!(room.cell.media.is_empty());
     for user in ["ann", "bob"] {
         let (_, sitter) = room.cell.seat_of(user).expect("still seated");
+        assert_eq!(sitter.heard, None, "{user}");
         let Speaking::PendingPublish { deadline } = sitter.speaking else { panic!("{user}") };
         assert_eq!(deadline.0 - START, 85_000, "{user}");
     }
@@ -142,9 +247,30 @@ fn a_new_router_keeps_every_seat_and_waits_for_it_to_be_heard() {
     assert_eq!(generation(&room), Some(2));
     room.later(1);
     assert!(room.hears("bob", MediaFact::AudioStarted).is_ok());
+    settle(&mut room);
     room.later(15_000);
     assert_eq!(names(&room.timers()), ["SeatFreed", "Owed"], "ann was never heard again");
     assert!(room.cell.seat_of("bob").is_some());
+}
+
+#[test]
+fn a_new_router_shortens_no_deadline_and_remembers_no_earlier_stay() {
+    let (mut room, _, bob) = standing();
+    room.does(&bob, up("mic"));
+    let old = MediaReport {
+        incarnation: Some("old".into()),
+        ..report("bob", MediaFact::ParticipantJoined, room.now)
+    };
+    room.does(&Actor::Media, Command::Media(old));
+    room.does(&Actor::Owner, Command::Shift { by_ms: 60_000 });
+    assert_eq!(names(&room.does(&Actor::Owner, made(2))), ["RouterDropped", "Owed", "RouterMade"]);
+    let (_, sitter) = room.cell.seat_of("bob").expect("still seated");
+    assert!(matches!(sitter.speaking, Speaking::PendingPublish { deadline } if deadline.0 - START == 75_000));
+    room.later(1);
+    let new =
+        MediaReport { incarnation: Some("new".into()), ..report("bob", MediaFact::RoomExited, room.now) };
+    let left = room.does(&Actor::Media, Command::Media(new));
+    assert!(names(&left).contains(&"SeatFreed"), "what it was in the old one is of no consequence");
 }
 
 #[test]

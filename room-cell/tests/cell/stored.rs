@@ -27,6 +27,18 @@ fn full() -> (Room, Actor) {
     (room, ann)
 }
 
+/// The same at an external media server.
+fn routed() -> (Room, Actor) {
+    let (mut room, ann) = full();
+    room.rules.external_media = true;
+    room.has_router();
+    let again = Command::RouterMade { node: "two".into(), name: "router 2".into(), generation: 2 };
+    room.does(&Actor::Owner, again);
+    room.does(&ann, Command::MicMute { user: None, muted: true });
+    room.does(&ann, kick("cat:", None));
+    (room, ann)
+}
+
 fn read(cell: &Cell, stored: &Changes) -> Result<Cell, room_cell::Unreadable> {
     let peers: Vec<(String, String)> =
         stored.peers_set.iter().map(|(peer, json)| (peer.to_string(), json.clone())).collect();
@@ -82,6 +94,32 @@ fn a_command_writes_only_what_it_changed() {
 }
 
 #[test]
+fn the_router_and_what_is_owed_there_are_stored() {
+    let (mut room, ann) = routed();
+    let stored = room.cell.stored();
+    let duties = [
+        r#"duty:{"duty":"permit","user":"ann","peer":"ann1"}"#,
+        r#"duty:{"duty":"remove","user":"cat:","peer":"cat:1"}"#,
+        r#"duty:{"duty":"close","node":"one","name":"router","generation":1}"#,
+    ];
+    let written = fields(&stored.set);
+    assert!(written.contains(&"router"));
+    assert_eq!(written.iter().filter(|it| it.starts_with("duty:")).copied().collect::<Vec<_>>(), duties);
+    assert_eq!(read(&room.cell, &stored), Ok(room.cell.clone()));
+    let before = room.cell.clone();
+    let owed = before.duties.iter().map(|(duty, owed)| (duty.clone(), owed.version)).take(1);
+    room.does(&Actor::Owner, Command::DutiesDone { done: owed.collect() });
+    let done = changes(&before, &room.cell);
+    assert_eq!((done.set.len(), &done.removed[..]), (0, &[duties[0].to_owned()][..]));
+    room.does(&ann, Command::Close { reason: None });
+    let before = room.cell.clone();
+    room.does(&Actor::Owner, Command::Ended);
+    assert_eq!(changes(&before, &room.cell).removed, ["router"]);
+    // The generation outlasts the router.
+    assert_eq!(read(&room.cell, &room.cell.stored()).map(|cell| cell.router_generation), Ok(2));
+}
+
+#[test]
 fn a_ban_is_readable_for_a_script() {
     let (room, _) = full();
     let stored = room.cell.stored();
@@ -97,12 +135,15 @@ fn a_ban_is_readable_for_a_script() {
 
 #[test]
 fn what_is_no_cell_is_refused_with_the_field_that_is_wrong() {
-    let (room, _) = full();
+    let (room, _) = routed();
     let whole = room.cell.stored();
     let missing = Cell::read(1, "active", &[], &[]).unwrap_err();
     assert_eq!(missing.to_string(), "stored field `room`: missing");
-    for field in ["seat:x", "seat:", "ban:dan", "role:bob", "call", "media:no", "room", "nonsense", "freed:a"]
-    {
+    let wrong = [
+        "seat:x", "seat:", "ban:dan", "role:bob", "call", "media:no", "room", "nonsense", "freed:a",
+        "router", "duty:no",
+    ];
+    for field in wrong {
         let mut stored = whole.clone();
         stored.set.retain(|(it, _)| it != field);
         stored.set.push((field.into(), "[not json".into()));

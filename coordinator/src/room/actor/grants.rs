@@ -140,13 +140,8 @@ impl Actor {
         let State::Owned(room) = &self.state else { return Permissions::LISTEN };
         let state = room.projection().guests.get(peer.user.as_str());
         let may = |flag| peer.role == Role::Host || guest::flag(state, flag);
-        let seat = room.cell().seat_of(peer.user.as_str()).map(|(_, sitter)| sitter);
-        let speaks = match seat {
-            Some(sitter) => sitter.peer == peer.peer && !sitter.muted,
-            None => room.cell().seats.is_empty(),
-        };
         Permissions {
-            publish_audio: speaks && may("micAllowed"),
+            publish_audio: room.cell().may_speak(peer) && may("micAllowed"),
             publish_video: may("videoAllowed"),
             subscribe: true,
         }
