@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use media_bridge::{CallbackReader, GenericCallbacks, JanusCallbacks, LivekitCallbacks};
+use media_bridge::{
+    AgoraCallbacks, CallbackReader, GenericCallbacks, JanusCallbacks, LivekitCallbacks, TrtcCallbacks,
+};
 
 use super::error::Fault;
 use super::keys;
@@ -52,6 +54,12 @@ impl Callbacks {
         if let Some(Login { name, secret }) = &self.livekit {
             let key = (name.clone(), secret.expose().to_owned());
             readers.push(Arc::new(LivekitCallbacks { keys: vec![key] }));
+        }
+        if let Some(key) = &self.trtc {
+            readers.push(Arc::new(TrtcCallbacks { key: key.expose().to_owned() }));
+        }
+        if let Some(secret) = &self.agora {
+            readers.push(Arc::new(AgoraCallbacks { secret: secret.expose().to_owned() }));
         }
         readers
     }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod browsers;
+mod callback_vendors;
 mod callbacks;
 mod calls;
 mod clients;

@@ -22,7 +22,7 @@ const RTC: u64 = 1;
 /// The channel of what Agora's console sends as a test.
 const TEST: &str = "test_webhook";
 /// Agora gives up after a few tries, and says of each when it was made; what is much older is played back by somebody.
-const OLDEST_MS: u64 = 10 * 60 * 1_000;
+const OLDEST_MS: u64 = 5 * 60 * 1_000;
 /// Reasons of exits that users do not notice: a fault at Agora, another address, the network, and the network again.
 const RETURNS: [u64; 4] = [4, 9, 10, 99];
 

@@ -19,7 +19,7 @@ use crate::{
 
 const SIGN: &str = "sign";
 /// TRTC gives up a minute after its first try; what is much older is played back by somebody.
-const OLDEST_MS: u64 = 10 * 60 * 1_000;
+const OLDEST_MS: u64 = 5 * 60 * 1_000;
 /// `Role` of an audience.
 const AUDIENCE: u64 = 21;
 

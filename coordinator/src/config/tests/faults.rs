@@ -85,7 +85,8 @@ fn each_fault_names_place_key_and_what_would_be_right() {
         ),
         (
             "[[media]]\nname = \"m\"\nkind = \"janus\"",
-            "dais.toml:8: media[0].url: missing: a URL of ws or wss",
+            "dais.toml:8: media[0].url: missing: a URL of ws or wss\n\
+             dais.toml:8: media[0].credentials.room_secret: missing: the media server cannot be used without",
         ),
         (
             "[[media]]\nname = \"m\"\nkind = \"embedded\"\nurl = \"x\"",
@@ -174,7 +175,7 @@ fn faults_of_an_app() {
         ),
         (
             "seats_file = \"x\"",
-            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, ring_ms, devices, media, idle_ms, presence_window_ms, heartbeat_ms, hooks, webhook, callbacks",
+            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, ring_ms, devices, media, reconcile_ms, idle_ms, presence_window_ms, heartbeat_ms, hooks, webhook, callbacks",
         ),
     ] {
         assert_eq!(messages(read(&format!("{LEAST}{lines}\n"))), expected, "{lines}");

@@ -29,6 +29,8 @@ use crate::error::{ApiError, ErrorCode};
 use crate::http::problem::Problem;
 use crate::node::Node;
 
+/// Longest text of an error that quotes what somebody sent.
+const ERROR_CHARS: usize = 300;
 /// From one try to the next.
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -176,6 +178,7 @@ impl Receiver {
             CallbackError::Unproved(reason) => self.refused(reason),
             CallbackError::Malformed(reason) => {
                 self.count("malformed", 1);
+                let reason: String = reason.chars().take(ERROR_CHARS).collect();
                 ApiError::bad_request(reason).into()
             }
         })?;
