@@ -9,6 +9,7 @@
 //! | [`driver`] | many official Socket.IO clients, in one Node.js process |
 //! | [`browser`] | pages of a headless Chromium |
 //! | [`janus`] | a Janus, with clients that send plain RTP |
+//! | [`livekit`] | a LiveKit |
 //!
 //! Everything is a [`process::Process`]: it gets a port that the system chose, is waited for by what it says,
 //! can be stopped, continued and killed, and ends with the value that stands for it, or with the test process
@@ -36,6 +37,7 @@ pub mod coordinator;
 pub mod driver;
 pub mod http;
 pub mod janus;
+pub mod livekit;
 pub mod metrics;
 pub mod place;
 pub mod process;

@@ -22,6 +22,7 @@ mod lane;
 mod late_writes;
 mod lifecycle;
 mod limits;
+mod livekit_adapter;
 mod lost_keys;
 mod lost_replies;
 mod moderation;

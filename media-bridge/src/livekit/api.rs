@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use url::Url;
 
 use super::LivekitConfig;
-use super::callbacks::Track;
+use super::callbacks::{Track, or_default};
 use super::token::{Right, Source};
 use crate::http::{Answer, Http};
 use crate::{MediaError, Participant};
@@ -181,8 +181,4 @@ impl Permission {
         let sources = &self.can_publish_sources;
         self.can_publish && (sources.is_empty() || sources.iter().any(is_voice))
     }
-}
-
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
-    Option::deserialize(from).map(Option::unwrap_or_default)
 }

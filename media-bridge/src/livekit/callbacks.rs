@@ -148,12 +148,17 @@ impl Webhook {
     }
 }
 
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+/// What `null` stands for in LiveKit's JSON.
+pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// A 64-bit number, which protobuf's JSON writes as a string.
-pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = match Value::deserialize(from)? {
         Value::Null => return Ok(None),
         Value::String(digits) => digits.parse().ok(),
