@@ -10,6 +10,7 @@ use e2e::token::APP;
 use e2e::wait::{SOON, until};
 use futures_util::SinkExt as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use key_prefix::KeyKind;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::stage::{ROOM, Stage};
-use crate::stored::redis_now;
+use crate::stored::{named, of_room, redis_now};
 
 const SECRET: &str = "a secret of the media server, long enough";
 const PASSWORD: &str = "0123456789abcdef";
@@ -40,7 +41,7 @@ fn believes(options: CoordinatorOptions) -> CoordinatorOptions {
 
 /// Notes what a router's name stands for, as the room's owner does.
 async fn claim(stage: &Stage, name: &str, route: &str) {
-    let (key, value) = (format!("test:router:{name}"), format!("7 {route}"));
+    let (key, value) = (named(KeyKind::Router, name), format!("7 {route}"));
     stage.cluster.redis.command(&["SET", &key, &value, "PX", "60000"]).await;
 }
 
@@ -78,7 +79,7 @@ async fn counted(stage: &Stage, at: usize, vendor: &str, result: &str) -> f64 {
 
 /// Nothing waits in the inbox of the room any more.
 async fn inbox_empties(stage: &Stage) {
-    let key = format!("test:inbox:{APP}\0{ROOM}");
+    let key = of_room(KeyKind::Inbox, ROOM);
     until("what waited is executed", SOON, || async {
         stage.cluster.redis.command(&["XLEN", &key]).await.number() == Some(0)
     })

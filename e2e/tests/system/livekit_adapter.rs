@@ -25,8 +25,8 @@ use publisher::Publisher;
 const MUTED: Permissions = Permissions { publish_audio: false, publish_video: true, subscribe: true };
 
 fn now_ms() -> i64 {
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
-    i64::try_from(since.as_millis()).unwrap()
+    let since = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970");
+    i64::try_from(since.as_millis()).expect("a time of this age")
 }
 
 fn config(livekit: &LiveKit) -> LivekitConfig {
@@ -59,11 +59,11 @@ fn token(grant: &Grant) -> String {
 /// The status with which LiveKit answers its clients when they ask what is wrong with a token.
 async fn may_join(livekit: &LiveKit, grant: &Grant) -> u16 {
     let url = format!("{}/rtc/validate?access_token={}", livekit.url(), token(grant));
-    e2e::http::get(&url).await.unwrap().status
+    e2e::http::get(&url).await.expect("an answer").status
 }
 
 async fn named(server: &LivekitServer, router: &Router, name: &str) -> Option<Participant> {
-    let list = server.list_participants(router).await.unwrap();
+    let list = server.list_participants(router).await.expect("a list");
     list.into_iter().find(|participant| &*participant.name == name)
 }
 
@@ -89,8 +89,9 @@ impl Webhooks {
             _ = sender.send((headers, body));
         };
         let routes = Routes::new().route("/rtc/livekit/app", post(take)).with_state(sender);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/rtc/livekit/app", listener.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let url = format!("http://{address}/rtc/livekit/app");
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Self { url, received }
     }
@@ -99,10 +100,11 @@ impl Webhooks {
     async fn event(&mut self) -> VendorEvent {
         let reader = LivekitCallbacks { keys: vec![(API_KEY.to_owned(), API_SECRET.to_owned())] };
         loop {
-            let (headers, body) = tokio::time::timeout(SOON, self.received.recv()).await.unwrap().unwrap();
-            let now_ms = now_ms().try_into().unwrap();
+            let (headers, body) =
+                tokio::time::timeout(SOON, self.received.recv()).await.ok().flatten().expect("a webhook");
+            let now_ms = now_ms().try_into().expect("a time after 1970");
             let request = CallbackRequest { headers: &headers, body: &body, now_ms };
-            let mut read = reader.read(&request).unwrap();
+            let mut read = reader.read(&request).expect("a webhook that LiveKit signed");
             assert_eq!(read.events.len() + read.unknown, 1, "{read:?}");
             if let Some(event) = read.events.pop() {
                 assert!(event.id.starts_with("EV_"), "{event:?}");

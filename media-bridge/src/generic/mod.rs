@@ -31,7 +31,7 @@ use crate::{
 use signature::{Key, SIGNATURE, TIMESTAMP};
 
 /// Shortest secret, in bytes.
-const LEAST_SECRET: usize = 16;
+const LEAST_SECRET: usize = 32;
 /// Longest answer to a grant, in bytes: it goes to the client, and again whenever that changes.
 const MOST_GRANT_BYTES: usize = 32 << 10;
 
@@ -40,7 +40,7 @@ const MOST_GRANT_BYTES: usize = 32 << 10;
 pub struct GenericConfig {
     /// Under it the API is: `https://host:port/prefix`. Without user, query and fragment.
     pub url: String,
-    /// Signs the requests; at least 16 bytes.
+    /// Signs the requests; at least 32 bytes.
     pub secret: String,
     /// How long a call may take.
     pub deadline: Duration,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use stand_in::{NOW_S, Saved, StandIn};
 
-const SECRET: &str = "a secret that both sides know";
+const SECRET: &str = "a secret that both sides know and keep";
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn config(url: String) -> GenericConfig {
@@ -245,8 +245,10 @@ async fn a_signature_is_that_of_one_request() {
     ] {
         assert_eq!(send(&call).await, 401, "{what}");
     }
-    let stranger =
-        GenericConfig { secret: "another secret, long enough".to_owned(), ..config(stand_in.url.clone()) };
+    let stranger = GenericConfig {
+        secret: "another secret that is long enough".to_owned(),
+        ..config(stand_in.url.clone())
+    };
     let refused = MediaError::Refused { reason: "401 to: find a router".to_owned() };
     assert_eq!(GenericServer::new(stranger).unwrap().adopt_router(&router).await, Err(refused));
 }
@@ -282,7 +284,7 @@ async fn a_configuration_that_cannot_work_is_refused_and_no_secret_is_shown() {
         assert!(message.contains("url: http:// or https://"), "{url}: {message}");
     }
     let message = of("http://a", "too short").unwrap_err().to_string();
-    assert!(message.ends_with("secret: at least 16 bytes"), "{message}");
+    assert!(message.ends_with("secret: at least 32 bytes"), "{message}");
 }
 
 fn document() -> Value {

@@ -37,7 +37,7 @@ impl Publisher {
     /// The answer of who would not have it.
     pub(crate) async fn start(livekit: &str, token: &str) -> Result<Self, Response> {
         let mut media = MediaEngine::default();
-        media.register_default_codecs().unwrap();
+        media.register_default_codecs().expect("codecs");
         let settings = SettingEngineBuilder::new()
             .with_multicast_dns_mode(rtc::ice::mdns::MulticastDnsMode::Disabled)
             .build();
@@ -48,7 +48,7 @@ impl Publisher {
             .with_udp_addrs(vec!["127.0.0.1:0"])
             .build()
             .await
-            .unwrap();
+            .expect("a peer connection");
         let coding = RTCRtpEncodingParameters {
             rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(SSRC), ..Default::default() },
             codec: RTCRtpCodec {
@@ -62,17 +62,19 @@ impl Publisher {
         let names = ("stream".to_owned(), "track".to_owned());
         let track = MediaStreamTrack::new(names.0, names.1, String::new(), RtpCodecKind::Audio, vec![coding]);
         let track = Arc::new(TrackLocalStaticRTP::new(track));
-        connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await.unwrap();
-        let offer = connection.create_offer(None).await.unwrap();
-        connection.set_local_description(offer.clone()).await.unwrap();
+        connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await.expect("a track");
+        let offer = connection.create_offer(None).await.expect("an offer");
+        connection.set_local_description(offer.clone()).await.expect("an offer");
         let authorization = format!("Bearer {token}");
         let headers = [("authorization", &*authorization), ("content-type", "application/sdp")];
-        let answer =
-            http::request("POST", &format!("{livekit}/whip/v1"), &headers, &offer.sdp).await.unwrap();
+        let answer = http::request("POST", &format!("{livekit}/whip/v1"), &headers, &offer.sdp)
+            .await
+            .expect("an answer");
         if answer.status != 201 {
             return Err(answer);
         }
-        connection.set_remote_description(RTCSessionDescription::answer(answer.body).unwrap()).await.unwrap();
+        let answer = RTCSessionDescription::answer(answer.body).expect("an answer in SDP");
+        connection.set_remote_description(answer).await.expect("an answer that fits");
         Ok(Self { _connection: Arc::new(connection), flow: tokio::spawn(flow(track)) })
     }
 }

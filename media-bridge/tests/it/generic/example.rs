@@ -89,7 +89,10 @@ async fn the_example_does_what_it_is_asked_and_tells_what_happened() {
     assert_eq!(server.ensure_router(&router(8)).await, Err(stale));
     let refused = Err(MediaError::Refused { reason: "401 to: find a router".to_owned() });
     for (what, stranger) in [
-        ("secret", GenericConfig { secret: "another secret, long enough".to_owned(), ..config.clone() }),
+        (
+            "secret",
+            GenericConfig { secret: "another secret that is long enough".to_owned(), ..config.clone() },
+        ),
         ("time", GenericConfig { clock: Arc::new(|| i64::try_from(now_ms()).unwrap() - 302_000), ..config }),
     ] {
         assert_eq!(GenericServer::new(stranger).unwrap().adopt_router(&router(9)).await, refused, "{what}");
