@@ -212,6 +212,7 @@ fn report_of(event: MediaEvent) -> Option<(RoomKey, Work)> {
     let report = MediaReport {
         what: fact(&event.kind).0,
         who: event.peer.map(|it| MediaIdentity { user: it.user.into(), peer: Some(it.peer.into()) }),
+        router: None,
         incarnation: event.session,
         sequence: None,
         at: Millis(u64::try_from(event.at_ms).unwrap_or(0)),

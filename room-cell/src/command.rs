@@ -100,6 +100,9 @@ pub struct MediaReport {
     /// About whom; nobody where it is about the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<MediaIdentity>,
+    /// Generation of the router that it happened in, where the report names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<u64>,
     /// The participant's incarnation, where the vendor has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Arc<str>>,

@@ -104,8 +104,8 @@ pub enum Refusal {
     /// It is about nobody here, or nobody on a seat.
     #[error("about nobody on a seat")]
     NobodyConcerned,
-    /// The room had a router of that generation, or of a later one.
-    #[error("the room had a later router")]
+    /// It is about a router that is not the room's, or no longer.
+    #[error("another router is the room's")]
     StaleRouter,
     /// It is not time, or no longer.
     #[error("not due")]

@@ -14,7 +14,7 @@ use super::routers::Named;
 use crate::config::App;
 use crate::error::ApiError;
 use crate::node::Node;
-use crate::room::gateway::{self, Heard, Origin, Reported};
+use crate::room::gateway::{self, Heard, Reported};
 
 /// Longest id of an event that is kept as it is.
 const ID_BYTES: usize = 128;
@@ -240,13 +240,13 @@ impl<'a> Intake<'a> {
         let report = MediaReport {
             what,
             who,
+            router: generation,
             incarnation: event.incarnation.clone(),
             sequence: event.sequence,
             at: Millis(event.at_ms),
             resolution_ms: event.resolution_ms,
         };
-        let origin = generation.map(|generation| Origin { generation, participant });
-        Ok(Some(Read::Heard(Heard { id: id_of(self.vendor, &event.id), report, origin })))
+        Ok(Some(Read::Heard(Heard { id: id_of(self.vendor, &event.id), report, participant })))
     }
 }
 

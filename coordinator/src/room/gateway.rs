@@ -11,7 +11,6 @@ use socketioxide::socket::Sid;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use super::actor::Origin;
 use super::actor::{Payload, refusal_of};
 use super::answer::Answer;
 pub use super::answer::Done;
@@ -123,7 +122,8 @@ async fn elsewhere(
             &made
         }
     };
-    let payload = Payload { actor: order.actor().clone(), command: order.command().clone(), origin: None };
+    let payload =
+        Payload { actor: order.actor().clone(), command: order.command().clone(), participant: None };
     let payload = serde_json::to_string(&payload).map_err(|_| ApiError::bad_request("it cannot be sent"))?;
     let mut waiting = node.replies.wait();
     let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
@@ -282,8 +282,8 @@ pub struct Heard {
     pub id: String,
     /// What happened.
     pub report: MediaReport,
-    /// Where it comes from, if it is in the vendor's names.
-    pub origin: Option<Origin>,
+    /// About whom, in the vendor's names.
+    pub participant: Option<String>,
 }
 
 /// What became of reports.
@@ -309,9 +309,9 @@ pub async fn report(
     let store = &node.store;
     let payloads: Vec<String> = heard
         .iter()
-        .map(|Heard { report, origin, .. }| {
-            let (command, origin) = (Command::Media(report.clone()), origin.clone());
-            serde_json::to_string(&Payload { actor: By::Media, command, origin })
+        .map(|Heard { report, participant, .. }| {
+            let (command, participant) = (Command::Media(report.clone()), participant.clone());
+            serde_json::to_string(&Payload { actor: By::Media, command, participant })
         })
         .collect::<Result<_, _>>()
         .map_err(|_| ApiError::bad_request("it cannot be sent"))?;

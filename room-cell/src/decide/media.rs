@@ -23,6 +23,10 @@ pub(super) fn flows(cell: &Cell, user: &UserId, peer: &PeerId) -> bool {
 }
 
 pub(super) fn report(draft: &mut Draft<'_>, report: &MediaReport) -> Result<(), Refusal> {
+    let present = draft.cell.router.as_ref().map(|router| router.generation);
+    if report.router.is_some_and(|generation| Some(generation) != present) {
+        return Err(Refusal::StaleRouter);
+    }
     if report.what == MediaFact::RoomFinished && matches!(draft.cell.status, Status::Closing { .. }) {
         return life::ended(draft);
     }
@@ -125,8 +129,15 @@ fn is_older(said: &Heard, known: &Heard) -> bool {
         // Nothing that an earlier incarnation still stops or leaves concerns the newest.
         return stops(said.what) || is_before(said, known);
     }
-    if same == Some(true) && known.what == MediaFact::RoomExited {
-        return true;
+    if same == Some(true) {
+        if known.what == MediaFact::RoomExited {
+            return true;
+        }
+        // Nothing of a stay comes before its beginning, whatever the times say that the vendor gives them.
+        let begins = |what| what == MediaFact::ParticipantJoined;
+        if begins(said.what) != begins(known.what) {
+            return begins(said.what);
+        }
     }
     let by_time = is_before(said, known) || is_before(known, said);
     if let Some((sequence, last)) = said.sequence.zip(known.sequence)

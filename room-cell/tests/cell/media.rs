@@ -171,6 +171,25 @@ fn nothing_more_comes_of_an_incarnation_that_is_gone() {
 }
 
 #[test]
+fn nothing_of_a_stay_comes_before_its_beginning() {
+    // The vendor gives the coming a later second than the track that came with it.
+    for joined_first in [true, false] {
+        let (mut room, _) = seated();
+        let started = stay(&room, MediaFact::AudioStarted, "one");
+        room.later(1_000);
+        let joined = stay(&room, MediaFact::ParticipantJoined, "one");
+        if joined_first {
+            room.does(&Actor::Media, Command::Media(joined));
+            room.does(&Actor::Media, Command::Media(started));
+        } else {
+            room.does(&Actor::Media, Command::Media(started));
+            assert_eq!(room.refuses(&Actor::Media, Command::Media(joined)), Refusal::StaleReport);
+        }
+        assert_eq!(speaks(&room), Some(true), "{joined_first}");
+    }
+}
+
+#[test]
 fn a_sequence_orders_what_happened_within_one_second() {
     let (mut room, _) = seated();
     let at = room.now;

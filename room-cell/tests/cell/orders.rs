@@ -66,6 +66,7 @@ impl Vendor {
         MediaReport {
             what,
             who: Some(MediaIdentity { user: "bob".into(), peer: self.peers.then(|| PeerId::from(peer)) }),
+            router: None,
             incarnation: self.incarnations.then(|| Arc::from(if second { "second" } else { "first" })),
             sequence: self.sequences.then_some(fact as u64),
             at: Millis(at / unit * unit),

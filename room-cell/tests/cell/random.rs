@@ -358,6 +358,7 @@ impl Life {
         let report = MediaReport {
             what,
             who: (a != 7).then_some(MediaIdentity { user, peer }),
+            router: (whom % 16 == 5).then(|| u64::from(b % 4)),
             incarnation: (whom % 4 < 2).then(|| Arc::from(format!("stay {}", self.incarnation))),
             sequence: (whom % 16 < 4).then_some(self.sequence),
             at: Millis(if exact { at } else { at / 1000 * 1000 }),

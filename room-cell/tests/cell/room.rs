@@ -100,6 +100,7 @@ pub(crate) fn report(user: &str, what: MediaFact, at: Millis) -> MediaReport {
     MediaReport {
         what,
         who: Some(MediaIdentity { user: user.into(), peer: None }),
+        router: None,
         incarnation: None,
         sequence: None,
         at,

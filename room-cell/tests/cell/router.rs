@@ -274,6 +274,29 @@ fn a_new_router_shortens_no_deadline_and_remembers_no_earlier_stay() {
 }
 
 #[test]
+fn what_happened_in_another_router_is_of_no_consequence() {
+    let (mut room, ann, bob) = standing();
+    room.does(&bob, up("mic"));
+    assert!(room.hears("bob", MediaFact::AudioStarted).is_ok());
+    room.does(&Actor::Owner, made(2));
+    let says = |room: &Room, router, what| {
+        Command::Media(MediaReport { router: Some(router), ..report("bob", what, room.now) })
+    };
+    room.later(1);
+    for router in [1, 3] {
+        let exit = says(&room, router, MediaFact::RoomExited);
+        assert_eq!(room.refuses(&Actor::Media, exit), Refusal::StaleRouter, "{router}");
+    }
+    let started = says(&room, 2, MediaFact::AudioStarted);
+    assert!(names(&room.does(&Actor::Media, started)).contains(&"Confirmed"));
+    room.does(&ann, Command::Close { reason: None });
+    let finished = says(&room, 1, MediaFact::RoomFinished);
+    assert_eq!(room.refuses(&Actor::Media, finished), Refusal::StaleRouter, "the present one is not gone");
+    let finished = says(&room, 2, MediaFact::RoomFinished);
+    assert_eq!(names(&room.does(&Actor::Media, finished)), ["Closed"]);
+}
+
+#[test]
 fn no_generation_is_given_twice() {
     let (mut room, ann, _) = standing();
     assert_eq!(room.refuses(&Actor::Owner, made(1)), Refusal::StaleRouter);

@@ -45,8 +45,8 @@ pub(super) struct External {
     pub(super) heard: Option<(Millis, Option<HashSet<Arc<str>>>)>,
     /// Deadlines wait until then for what it says.
     pub(super) asking: Option<Instant>,
-    /// Who is who in the names at the vendor.
-    pub(super) names: HashMap<Arc<str>, MediaIdentity>,
+    /// Who is who in the names at the vendor, as of a cell version.
+    pub(super) names: (u64, HashMap<Arc<str>, MediaIdentity>),
     /// Peers who could not be given a grant yet.
     pub(super) ungranted: HashSet<Arc<str>>,
 }
@@ -65,7 +65,7 @@ impl External {
             again_due: None,
             heard: None,
             asking: None,
-            names: HashMap::new(),
+            names: (0, HashMap::new()),
             ungranted: HashSet::new(),
         };
         (external, did)
@@ -111,6 +111,25 @@ impl Actor {
         external.doing.clear();
         (external.placing, external.listing, external.asking) = (false, false, None);
         self.look_after_router();
+    }
+
+    /// What an app owed to external media servers before it went over to the embedded one is forgotten: nobody here
+    /// knows them any more.
+    pub(super) async fn forget_external(&mut self) {
+        if self.external.is_some() {
+            return;
+        }
+        let State::Owned(room) = &self.state else { return };
+        if let Some(router) = &room.cell().router {
+            tracing::error!(node = %router.node, "the room's router is left at a media server its app has no more");
+            self.execute_own([Command::RouterDropped]).await;
+        }
+        let State::Owned(room) = &self.state else { return };
+        let owed = &room.cell().duties;
+        let done: Vec<_> = owed.iter().map(|(duty, owed)| (duty.clone(), owed.version)).collect();
+        if !done.is_empty() {
+            self.execute_own([Command::DutiesDone { done }]).await;
+        }
     }
 
     /// Brings the room's router about, if it should have one and does not.
@@ -489,9 +508,16 @@ impl Actor {
         if !self.serves() {
             return;
         }
+        if result.is_ok()
+            && matches!(duty, Duty::Permit { .. })
+            && self.app.media_kind == Some(MediaKind::Janus)
+        {
+            // Of whoever may speak again and never stopped sending, its AudioBridge says nothing.
+            self.reconcile_soon();
+        }
         let is_done = match result {
-            Ok(()) => true,
-            Err(MediaError::NotFound { .. }) => !matches!(duty, Duty::Permit { .. }),
+            // Who is not there yet is permitted anew when they come, which an event tells, or the list.
+            Ok(()) | Err(MediaError::NotFound { .. }) => true,
             // Its client is told instead, and renews what it has.
             Err(MediaError::NotSupported { .. }) => {
                 self.grant_again(&duty);

@@ -14,6 +14,7 @@ use super::external::AGAIN;
 use super::{Actor, State};
 use crate::classroom::guest;
 use crate::error::{ApiError, ErrorCode};
+use crate::media::Placed;
 use crate::paths::Owner;
 use crate::room::desk::{Job, with_ice};
 use crate::room::peer::Role;
@@ -128,10 +129,15 @@ impl Actor {
         let State::Owned(room) = &self.state else { return };
         let Some(at) = self.placed().filter(|placed| !placed.is_lost()) else { return };
         for peer in room.cell().users.get(user).into_iter().flat_map(|presence| &presence.peers) {
-            let (member, permissions) = (self.member(peer), self.external_permissions(peer));
-            // What gets lost is seen when the room is next compared with the media server's list.
-            self.ask_desk(Job::Permit { at: at.clone(), member, permissions, duty: None });
+            self.permit(at.clone(), peer);
         }
+    }
+
+    /// Brings a peer to what it may do. What gets lost is seen when the room is next compared with the media server's
+    /// list.
+    pub(super) fn permit(&self, at: Placed, peer: &Peer) {
+        let (member, permissions) = (self.member(peer), self.external_permissions(peer));
+        self.ask_desk(Job::Permit { at, member, permissions, duty: None });
     }
 
     /// What a peer may do at an external media server: speak from a seat where the room has any, unless it is muted

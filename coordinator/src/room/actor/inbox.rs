@@ -18,17 +18,7 @@ const ROUNDS: usize = 8;
 pub(crate) struct Payload {
     pub actor: By,
     pub command: Command,
-    /// Of what a media server reported in the vendor's names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
-}
-
-/// What a report in the vendor's names is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// Generation of the router that it happened in.
-    pub generation: u64,
-    /// To whom it happened, by the name at the vendor; `None` for what is about the router, or names its user.
+    /// Whom a media server's report is about, in the vendor's names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participant: Option<String>,
 }
@@ -86,9 +76,9 @@ impl Actor {
         let order = serde_json::from_str::<Payload>(&entry.payload)
             .map_err(|error| error.to_string())
             .and_then(|payload| {
-                let Payload { actor, mut command, origin } = payload;
-                if let (Command::Media(report), Some(origin)) = (&mut command, &origin) {
-                    self.place_report(report, origin);
+                let Payload { actor, mut command, participant } = payload;
+                if let Command::Media(report) = &mut command {
+                    self.place_report(report, participant.as_deref());
                 }
                 command.validate(actor, &self.limits()).map_err(|invalid| invalid.to_string())
             });

@@ -13,7 +13,6 @@ mod speakers;
 mod state;
 mod tenure;
 
-pub use inbox::Origin;
 pub(crate) use inbox::Payload;
 pub(crate) use state::refusal_of;
 
@@ -28,6 +27,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use self::external::External;
+use self::speakers::Speakers;
 use super::batch::{Batch, Step};
 use super::desk::Did;
 use super::names::RoomNames;
@@ -81,6 +81,7 @@ struct Actor {
     away_due: Option<Instant>,
     idle_due: Option<Instant>,
     repin_due: Option<Instant>,
+    speakers: Speakers,
     /// The cell's next deadline, and the version that it was looked up at.
     deadline: (u64, Option<Millis>),
     /// Outages of Redis that deadlines were lengthened by.
@@ -128,6 +129,7 @@ pub(super) fn spawn(
             away_due: None,
             idle_due: None,
             repin_due: None,
+            speakers: Speakers::default(),
             deadline: (0, None),
             outages_ms: 0,
             unheard_since: None,
@@ -249,6 +251,7 @@ impl Actor {
                     away,
                     self.idle_due,
                     self.external.as_ref().and_then(External::due),
+                    self.speakers.due(),
                 ];
                 due.into_iter().flatten().min()
             }
@@ -300,6 +303,7 @@ impl Actor {
             self.end_overdue().await;
         }
         self.external_due();
+        self.repeat_levels();
         if self.may_act() {
             self.timers().await;
         }
@@ -323,7 +327,7 @@ impl Actor {
                 _ = reply.send(answer);
             }
             Work::Pulse => {}
-            Work::Levels(levels) => self.tell_levels(levels),
+            Work::Levels(levels) => self.hear_levels(levels),
             Work::Disconnected(sid) => self.disconnected(sid),
             Work::Membership(sid, reply) => _ = reply.send(self.membership(sid)),
             Work::Peers(sid, after, limit, reply) => {

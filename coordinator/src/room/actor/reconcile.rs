@@ -8,7 +8,7 @@ use room_cell::{
     Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, Millis, Peer, Sitter, Speaking,
 };
 
-use super::{Actor, Origin, State};
+use super::{Actor, State};
 use crate::room::batch::{Source, Step};
 use crate::room::desk::Job;
 
@@ -69,24 +69,30 @@ impl Actor {
         }
     }
 
-    /// Finds out whom a report in the vendor's names is about. What is of another router, or of somebody who is not
-    /// here, concerns nobody.
-    pub(super) fn place_report(&mut self, report: &mut MediaReport, origin: &Origin) {
-        let is_of_now = self.placed().is_some_and(|placed| placed.router.generation.0 == origin.generation);
-        if !is_of_now {
-            report.who = None;
+    /// Finds out whom a report in the vendor's names is about, and what follows at the media server. What is of
+    /// another router is left to the cell, which refuses it.
+    pub(super) fn place_report(&mut self, report: &mut MediaReport, participant: Option<&str>) {
+        let Some(at) = self.placed() else { return };
+        if report.router.is_none_or(|generation| generation != at.router.generation.0) {
             return;
         }
         if report.what == MediaFact::RoomFinished {
             self.doubt_router();
             return;
         }
-        let Some(name) = &origin.participant else { return };
-        report.who = self.who_is(name);
-        if report.who.is_none()
-            && matches!(report.what, MediaFact::ParticipantJoined | MediaFact::AudioStarted)
-        {
-            self.reconcile_soon();
+        if let Some(name) = participant {
+            report.who = self.who_is(name);
+        }
+        let speaks = report.what == MediaFact::AudioStarted;
+        if !speaks && report.what != MediaFact::ParticipantJoined {
+            return;
+        }
+        let Some(who) = &report.who else { return self.reconcile_soon() };
+        let State::Owned(room) = &self.state else { return };
+        let peer = who.peer.as_ref().and_then(|peer| room.cell().peer(peer.as_str()));
+        // Whoever lets themselves be heard who may not is muted again.
+        if let Some(peer) = peer.filter(|peer| speaks && !self.external_permissions(peer).publish_audio) {
+            self.permit(at, peer);
         }
     }
 
@@ -96,18 +102,23 @@ impl Actor {
         let is_here = |who: &MediaIdentity| {
             who.peer.as_ref().is_some_and(|peer| cell.peers.get(peer) == Some(&who.user))
         };
-        let known = self.external.as_ref()?.names.get(name);
-        if let Some(who) = known.filter(|who| is_here(who)) {
+        let (version, known) = &self.external.as_ref()?.names;
+        if let Some(who) = known.get(name).filter(|who| is_here(who)) {
             return Some(who.clone());
+        }
+        // A stranger costs the names once for each change of the room, however often they are heard.
+        if *version == cell.version {
+            return None;
         }
         let named = cell.users.values().flat_map(|presence| &presence.peers).map(|peer| {
             let who = MediaIdentity { user: peer.user.clone(), peer: Some(peer.peer.clone()) };
             (self.member(peer).name, who)
         });
         let names: HashMap<Arc<str>, MediaIdentity> = named.collect();
-        let external = self.external.as_mut()?;
-        external.names = names;
-        external.names.get(name).cloned()
+        let who = names.get(name).cloned();
+        let version = cell.version;
+        self.external.as_mut()?.names = (version, names);
+        who
     }
 
     fn sitter_of(&self, peer: &Peer) -> Option<&Sitter> {
@@ -143,7 +154,7 @@ impl Actor {
         }
         let Some(at) = self.placed() else { return };
         self.node.metrics.reconciled.with_label_values(&["permissions"]).inc();
-        self.ask_desk(Job::Permit { at, member: self.member(peer), permissions, duty: None });
+        self.permit(at, peer);
     }
 }
 
@@ -151,6 +162,7 @@ fn report(peer: &Peer, what: MediaFact, at: Millis, incarnation: Option<Arc<str>
     MediaReport {
         what,
         who: Some(MediaIdentity { user: peer.user.clone(), peer: Some(peer.peer.clone()) }),
+        router: None,
         incarnation,
         sequence: None,
         at,

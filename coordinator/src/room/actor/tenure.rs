@@ -116,6 +116,7 @@ impl Actor {
             );
             self.damaged().await;
         }
+        self.forget_external().await;
         if made {
             if let Some(newborn) = newborn {
                 self.committed(newborn.batch).await;
