@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::callbacks::levels::{Level, Speaker};
 use crate::config::{Config, Role};
 use crate::media::MediaServers;
 use crate::metrics::Metrics;
@@ -237,6 +238,12 @@ async fn hear_media(node: Arc<Node>, mut signals: mpsc::Receiver<MediaSignal>) {
             Some(MediaSignal::TracksChanged { room, subscribers }) => {
                 let peers = subscribers.iter().map(|peer| Arc::clone(&peer.peer)).collect();
                 key_of(&room).map(|room| (room, Work::Tracks(peers)))
+            }
+            Some(MediaSignal::Level { room, peer, level }) => {
+                if let Some(room) = key_of(&room) {
+                    node.levels.hear(&node, &room, [Level { who: Speaker::User(peer.user), level }]);
+                }
+                continue;
             }
             None => return,
         };

@@ -66,7 +66,7 @@ pub enum ExitReason {
 /// The channel is bounded. While it is full a room keeps the newest 256 of its events and delivers them in order when
 /// there is space; older ones are dropped and counted in [`SfuStats::events_dropped`](crate::SfuStats). `TracksChanged`
 /// is never dropped, only merged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum MediaSignal {
     /// A business event.
     Event(MediaEvent),
@@ -76,5 +76,14 @@ pub enum MediaSignal {
         room: RoomRef,
         /// Everyone with a grant to subscribe whose list of tracks is another than before.
         subscribers: Vec<PeerRef>,
+    },
+    /// Somebody began to speak, or fell silent; dropped while the channel is full.
+    Level {
+        /// The room.
+        room: RoomRef,
+        /// Who.
+        peer: PeerRef,
+        /// How loud they began, from 0 to 1 by decibels; 0: they fell silent.
+        level: f32,
     },
 }

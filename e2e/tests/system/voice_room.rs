@@ -1,5 +1,6 @@
 //! A voice room on the page, in a browser, with the embedded media server: who is on a seat is heard there.
 
+use e2e::driver::Event as Told;
 use e2e::resp::Value as Reply;
 use e2e::token::Token;
 use e2e::wait::{self, SOON};
@@ -98,6 +99,15 @@ async fn i_9_a_seat_is_publishing_while_sound_arrives_and_a_closed_tab_frees_it_
     hall.microphone("ann", true).await;
     hall.shows("bob", 2, "publishing", Some("ann")).await;
     hall.pages.hears("bob", "ann").await;
+    // Her browser beeps: everybody is told when that begins, and when it ends.
+    for begins in [true, false] {
+        let is_told = |event: &Told| {
+            let said = &event.body["levels"][0];
+            let is_loud = said["level"].as_f64().is_some_and(|level| level > 0.0);
+            event.name == "room:speakers" && said["user"] == "ann" && is_loud == begins
+        };
+        hall.stage.driver.wait_event("hanna", 0, SOON, is_told).await;
+    }
 
     // She stays without her microphone, but not on the seat.
     hall.click("ann", "microphone").await;

@@ -3,6 +3,9 @@
 use super::offer::{Offer, Role};
 use crate::TrackKind;
 
+/// Packets say how loud they are: RFC 6464.
+pub(super) const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+
 /// The local ICE user name fragment, by which the client's first packets are recognised.
 pub(super) fn local_ufrag(answer: &str) -> Option<&str> {
     answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).map(str::trim)
@@ -15,6 +18,18 @@ pub(super) fn payload_types(answer: &str) -> Vec<Option<u8>> {
         .filter_map(|line| line.strip_prefix("m="))
         .map(|media| media.split_whitespace().nth(3).and_then(|format| format.parse().ok()))
         .collect()
+}
+
+/// The number that the client's packets carry their loudness under, if they do.
+pub(super) fn audio_level(answer: &str) -> Option<u8> {
+    let mut maps = answer.lines().filter_map(|line| line.strip_prefix("a=extmap:"));
+    maps.find_map(|map| {
+        let (number, uri) = map.split_once(' ')?;
+        if uri.trim() != AUDIO_LEVEL {
+            return None;
+        }
+        number.split('/').next()?.parse().ok()
+    })
 }
 
 /// The answer as the client gets it: inactive where it offered inactive, and telling a publisher how much it may send.
@@ -41,4 +56,17 @@ pub(super) fn for_client(answer: &str, offer: &Offer, role: Role, max_bitrate_bp
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_the_audio_level_is_found_where_there_is_one() {
+        let answer =
+            format!("m=audio 9 X 111\r\na=extmap:3 urn:other\r\na=extmap:10/recvonly {AUDIO_LEVEL}\r\n");
+        assert_eq!(audio_level(&answer), Some(10));
+        assert_eq!(audio_level("a=extmap:3 urn:other\r\n"), None);
+    }
 }

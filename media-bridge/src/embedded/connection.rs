@@ -26,7 +26,7 @@ use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication
 use rtc::rtp;
 use rtc::rtp_transceiver::rtp_sender::{
     RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
-    RtpCodecKind,
+    RTCRtpHeaderExtensionCapability, RtpCodecKind,
 };
 use rtc::rtp_transceiver::{RTCRtpReceiverId, RTCRtpSenderId};
 use rtc::sansio::Protocol;
@@ -62,6 +62,8 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     pub(super) next_timeout: Option<Instant>,
     pub(super) opened: Instant,
+    /// Under this number its packets say how loud they are.
+    pub(super) audio_level: Option<u8>,
     budget: Budget,
     pc: RTCPeerConnection,
 }
@@ -80,7 +82,11 @@ impl Connection {
         media.register_codec(vp8(), RtpCodecKind::Video)?;
         let mut registry = configure_rtcp_reports(configure_nack(Registry::new(), &mut media));
         registry = match role {
-            Role::Publish => configure_twcc_receiver_only(registry, &mut media)?,
+            Role::Publish => {
+                let level = RTCRtpHeaderExtensionCapability { uri: answer::AUDIO_LEVEL.to_owned() };
+                media.register_header_extension(level, RtpCodecKind::Audio, None)?;
+                configure_twcc_receiver_only(registry, &mut media)?
+            }
             Role::Subscribe => registry.with(Slot::from(APPLICATION_MOST), KeyframeRequestsPass::default()),
         };
         let failed = Duration::from_millis(config.failed_after_ms);
@@ -108,6 +114,7 @@ impl Connection {
             answered: false,
             dirty: true,
             next_timeout: None,
+            audio_level: None,
             opened: now,
             budget: Budget::new(now, config.max_bitrate_bps, config.max_packets_per_second),
             pc,

@@ -9,7 +9,7 @@ use super::offer::{Offer, Role, Section};
 use super::room::{ConnectionId, Peer, Room};
 use super::tracks::{Attached, Sink, Slot, Track, TrackId};
 use super::{SubscribeAnswer, SubscribedTrack};
-use crate::{ExitReason, MediaError, MediaEventKind, PeerRef, Permissions, TrackKind, TrackRef};
+use crate::{ExitReason, MediaError, PeerRef, Permissions, TrackKind, TrackRef};
 
 const NO_PARTICIPANT: MediaError = MediaError::NotFound { what: "participant" };
 
@@ -42,11 +42,8 @@ impl Room {
     ) -> Result<(), MediaError> {
         let peer = self.peers.get_mut(name).ok_or(NO_PARTICIPANT)?;
         let former = std::mem::replace(&mut peer.permissions, permissions);
-        if !permissions.publish_audio
-            && peer.activity.stop()
-            && let Some(session) = &peer.session
-        {
-            self.outbox.event(name, session, MediaEventKind::AudioStopped);
+        if !permissions.publish_audio {
+            peer.quiet(name, &mut self.outbox);
         }
         let subscribing = peer.subscribing;
         if former.subscribe && !permissions.subscribe {
@@ -78,6 +75,9 @@ impl Room {
         }
         let (id, answer) = self.negotiate(name, Role::Publish, offer, now, |_, _| Ok(()))?;
         let payload_types = answer::payload_types(&answer);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.audio_level = answer::audio_level(&answer);
+        }
         for (section, payload_type) in offer.sections.iter().zip(payload_types) {
             self.publish_section(id, name, section, payload_type);
         }

@@ -45,6 +45,12 @@ impl Outbox {
         self.push(None, kind);
     }
 
+    /// Tells how loud somebody is; lost if nobody takes it.
+    pub(super) fn level(&self, peer: &PeerRef, level: f32) {
+        let (room, peer) = (self.room.clone(), peer.clone());
+        _ = self.channel.try_send(MediaSignal::Level { room, peer, level });
+    }
+
     /// Has a peer told that its list of tracks changed.
     pub(super) fn tracks_changed(&mut self, peer: PeerRef) {
         self.stale.insert(peer);

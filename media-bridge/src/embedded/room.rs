@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::SubscribeAnswer;
-use super::activity::Activity;
+use super::activity::{Activity, Voice};
 use super::config::EmbeddedConfig;
 use super::connection::{Connection, Output};
 use super::offer::{Offer, Role};
@@ -55,6 +55,7 @@ pub(super) struct Peer {
     pub(super) subscribing: Option<ConnectionId>,
     pub(super) slots: Vec<Slot>,
     pub(super) activity: Activity,
+    pub(super) voice: Voice,
 }
 
 /// The router of one room.
@@ -208,9 +209,10 @@ impl Room {
             [connection.next_timeout, established, connection.dirty.then_some(now)].into_iter().flatten()
         });
         let audio = self.peers.values().filter_map(|peer| peer.activity.deadline(silence));
+        let voices = self.peers.values().filter_map(|peer| peer.voice.deadline());
         let keyframes = self.tracks.values().filter_map(|track| track.keyframes.deadline(now));
         let events = (!self.outbox.is_empty()).then(|| now + RETRY);
-        connections.chain(audio).chain(keyframes).chain(events).min().unwrap_or(now + IDLE)
+        connections.chain(audio).chain(voices).chain(keyframes).chain(events).min().unwrap_or(now + IDLE)
     }
 
     fn on_connected(&mut self, id: ConnectionId) {
@@ -268,8 +270,8 @@ impl Room {
             peer.slots.clear();
         }
         let Some(session) = peer.session.clone() else { return };
-        if peer.publishing.is_none() && peer.activity.stop() {
-            self.outbox.event(owner, &session, MediaEventKind::AudioStopped);
+        if peer.publishing.is_none() {
+            peer.quiet(owner, &mut self.outbox);
         }
         if peer.publishing.is_none() && peer.subscribing.is_none() {
             (peer.session, peer.joined) = (None, false);
@@ -334,6 +336,19 @@ impl Peer {
             subscribing: None,
             slots: Vec::new(),
             activity: Activity::default(),
+            voice: Voice::default(),
+        }
+    }
+
+    /// Nothing of theirs is heard any more.
+    pub(super) fn quiet(&mut self, name: &PeerRef, outbox: &mut Outbox) {
+        if self.voice.stop() {
+            outbox.level(name, 0.0);
+        }
+        if self.activity.stop()
+            && let Some(session) = &self.session
+        {
+            outbox.event(name, session, MediaEventKind::AudioStopped);
         }
     }
 

@@ -78,6 +78,16 @@ impl Room {
         {
             self.outbox.event(&track.owner, session, MediaEventKind::AudioStarted);
         }
+        let level = self
+            .connections
+            .get(&from)
+            .and_then(|it| it.audio_level)
+            .filter(|_| track.kind == TrackKind::Audio);
+        let level = level.and_then(|number| packet.header.get_extension(number)?.first().copied());
+        // The highest bit is the sender's own guess whether it is a voice.
+        if let Some(level) = level.and_then(|level| peer.voice.packet(now, level & 0x7f)) {
+            self.outbox.level(&track.owner, level);
+        }
         let key_frame = track.kind == TrackKind::Video && begins_vp8_key_frame(&packet.payload);
         let mut forwarded = 0;
         for sink in &mut track.sinks {
@@ -125,6 +135,9 @@ impl Room {
             {
                 self.outbox.event(name, session, MediaEventKind::AudioStopped);
             }
+            if peer.voice.deadline().is_some_and(|at| at <= now) && peer.voice.stop() {
+                self.outbox.level(name, 0.0);
+            }
         }
     }
 
@@ -137,10 +150,8 @@ impl Room {
         if track.kind == TrackKind::Audio
             && !speaks
             && let Some(peer) = self.peers.get_mut(&track.owner)
-            && peer.activity.stop()
-            && let Some(session) = &peer.session
         {
-            self.outbox.event(&track.owner, session, MediaEventKind::AudioStopped);
+            peer.quiet(&track.owner, &mut self.outbox);
         }
     }
 

@@ -48,13 +48,13 @@ impl Speakers {
 }
 
 impl Actor {
-    /// Takes how loud people in the room are, and tells it.
+    /// Takes how loud people in the room are, and tells who is loud and who fell silent.
     pub(super) fn hear_levels(&mut self, heard: Vec<Level>) {
         if !self.serves() {
             return;
         }
         let now = crate::clock::instant();
-        let mut told = Vec::with_capacity(heard.len());
+        let mut silent = Vec::new();
         for Level { who, level } in heard {
             let user = match who {
                 Speaker::User(user) => Some(user),
@@ -63,28 +63,27 @@ impl Actor {
             let State::Owned(room) = &self.state else { return };
             let Some(user) = user.filter(|user| room.cell().users.contains_key(&**user)) else { continue };
             self.speakers.hear(Arc::clone(&user), level, now);
-            told.push(Level { who: Speaker::User(user), level });
+            if level <= 0.0 {
+                silent.push(Level { who: Speaker::User(user), level });
+            }
         }
-        self.tell_levels(told);
-        let goes_on = !self.speakers.heard.is_empty();
-        self.speakers.due = self.speakers.due.or(Some(now + REPEATED)).filter(|_| goes_on);
+        self.tell_speakers(silent, now);
     }
 
     /// Tells again who is still speaking.
     pub(super) fn repeat_levels(&mut self) {
         let now = crate::clock::instant();
-        if self.speakers.due.take_if(|due| *due <= now).is_none() {
-            return;
+        if self.speakers.due.take_if(|due| *due <= now).is_some() {
+            self.tell_speakers(Vec::new(), now);
         }
+    }
+
+    fn tell_speakers(&mut self, mut told: Vec<Level>, now: Instant) {
         let State::Owned(room) = &self.state else { return };
-        let still = self.speakers.still(now, |user| {
-            room.cell()
-                .users
-                .get(user)
-                .is_some_and(|it| it.peers.iter().any(|peer| room.cell().may_speak(peer)))
-        });
-        self.speakers.due = (!still.is_empty()).then(|| now + REPEATED);
-        self.tell_levels(still);
+        let loud = self.speakers.still(now, |user| room.cell().users.contains_key(user));
+        self.speakers.due = (!loud.is_empty()).then(|| now + REPEATED);
+        told.extend(loud);
+        self.tell_levels(told);
     }
 
     /// Tells members, and who watches. Whoever is too slow for it goes without.
