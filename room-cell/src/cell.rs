@@ -85,6 +85,9 @@ pub struct Peer {
     /// The device, where the client names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Arc<str>>,
+    /// What it is called at an external media server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media: Option<Arc<str>>,
     /// Digest of the secret that makes a new connection this peer again.
     pub resume: Arc<str>,
     /// When the user came.

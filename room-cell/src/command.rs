@@ -81,6 +81,9 @@ pub struct Joining {
     /// The device, where the client names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Arc<str>>,
+    /// What the peer is called at an external media server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media: Option<Arc<str>>,
     /// Digest of its new resume secret.
     pub resume: Arc<str>,
     /// Digest of the secret of the peer that it was before.

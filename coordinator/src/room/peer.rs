@@ -26,6 +26,9 @@ pub struct PeerView {
     pub attributes: Map<String, Value>,
     /// Number of its peers.
     pub devices: usize,
+    /// What its peers are called at an external media server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Arc<str>>,
     /// When it came.
     pub joined_at: u64,
 }
@@ -41,6 +44,7 @@ impl PeerView {
             role: presence.role(),
             attributes: newest.attributes.clone(),
             devices: presence.peers.len(),
+            media: presence.peers.iter().filter_map(|peer| peer.media.clone()).collect(),
             joined_at: presence.peers.iter().map(|peer| peer.joined_at.0).min().unwrap_or(0),
         })
     }

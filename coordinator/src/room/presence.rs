@@ -100,6 +100,7 @@ mod tests {
             role: Role::Guest,
             attributes: serde_json::Map::new(),
             devices: 1,
+            media: Vec::new(),
             joined_at: 3,
         }
     }

@@ -209,6 +209,7 @@ mod tests {
                 avatar: None,
                 attributes: Map::new(),
                 device: None,
+                media: None,
                 resume: "r".into(),
                 joined_at: Millis(n),
                 since: Millis(n),

@@ -64,6 +64,7 @@ pub(super) fn join(draft: &mut Draft<'_>, actor: &Actor, joining: &Joining) -> R
         avatar: joining.avatar.clone(),
         attributes: joining.attributes.clone(),
         device: joining.device.clone(),
+        media: joining.media.clone(),
         resume: Arc::clone(&joining.resume),
         joined_at: earliest.unwrap_or(draft.now),
         since: newest.map_or(draft.now, |newest| draft.now.max(newest.since.after(1))),

@@ -137,6 +137,7 @@ pub(crate) fn joining(peer: &str, role: Role) -> Box<Joining> {
         avatar: None,
         attributes: Map::new(),
         device: None,
+        media: None,
         resume: Arc::from(format!("digest of {peer}")),
         resumes: None,
         away: Vec::new(),

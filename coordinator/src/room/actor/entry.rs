@@ -16,7 +16,7 @@ use crate::room::peer::{PeerView, Role};
 use crate::room::snapshot::{Heading, Snapshot, page};
 use crate::room::work::{JoinRequest, Membership, Refusal};
 use crate::socket::Client;
-use media_bridge::Grant;
+use media_bridge::{Grant, PeerRef};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +75,10 @@ impl Actor {
                 .collect(),
             _ => Vec::new(),
         };
+        let media = self.app.has_external_media().then(|| {
+            let who = PeerRef::new(Arc::clone(&request.user), Arc::clone(&request.peer));
+            self.node.media.names.participant(&self.media_room(), &who)
+        });
         let joining = Joining {
             peer: Arc::clone(&request.peer).into(),
             role: request.role,
@@ -82,6 +86,7 @@ impl Actor {
             avatar: None,
             attributes: request.attributes.clone(),
             device: request.device.clone(),
+            media,
             resume: digest(&request.secret),
             resumes: request.resume.as_deref().map(digest),
             away,

@@ -98,6 +98,7 @@ impl Actor {
                 avatar: record.avatar.clone(),
                 attributes: record.attributes.clone(),
                 device: record.device.clone(),
+                media: record.media.clone(),
                 resume: record.resume.clone(),
                 resumes: None,
                 away: Vec::new(),
