@@ -7,15 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use media_bridge::{
-    ApiTokens, ClockMs, GenericConfig, GenericServer, Guard, IceServer, JanusConfig, JanusPlugin,
-    JanusServer, LivekitConfig, LivekitServer, MediaError, MediaServer, Member, Names, Node as MediaNode,
-    NodeState, Nodes, PeerRef, RoomRef, Router,
+    AgoraConfig, AgoraServer, ApiTokens, ClockMs, GenericConfig, GenericServer, Guard, IceServer,
+    JanusConfig, JanusPlugin, JanusServer, LivekitConfig, LivekitServer, MediaError, MediaKind, MediaServer,
+    Member, Names, Node as MediaNode, NodeState, Nodes, PeerRef, RoomRef, Router, TrtcConfig, TrtcServer,
 };
 use sha1::Sha1;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Media, MediaServerConfig, Secret, Turn};
-use crate::node::random_pause;
+use crate::node::{random_below, random_pause};
 
 /// The media servers that rooms of this instance use, and the names that they are known by there.
 #[derive(Debug, Default)]
@@ -57,9 +57,15 @@ impl MediaServers {
         }
     }
 
-    /// What a peer is at the media server.
-    pub fn member(&self, room: &RoomRef, peer: PeerRef, display: Option<Arc<str>>) -> Member {
-        Member { name: self.names.participant(room, &peer), peer, display }
+    /// What a peer is at media servers of a kind.
+    pub fn member(
+        &self,
+        kind: MediaKind,
+        room: &RoomRef,
+        peer: PeerRef,
+        display: Option<Arc<str>>,
+    ) -> Member {
+        Member { name: self.names.participant(kind, room, &peer), peer, display }
     }
 
     /// The STUN and TURN servers for one participant, whose credentials end by themselves.
@@ -127,6 +133,45 @@ fn server(media: &Media, clock: &ClockMs) -> Result<Option<Arc<dyn MediaServer>>
                 clock: Arc::clone(clock),
             })?)
         }
+        MediaServerConfig::Trtc {
+            url,
+            region,
+            sdk_app_id,
+            secret_key,
+            secret_id,
+            api_secret_key,
+            private_map_key,
+            token_ttl,
+        } => Arc::new(TrtcServer::new(TrtcConfig {
+            sdk_app_id: *sdk_app_id,
+            secret_key: secret_key.expose().to_owned(),
+            secret_id: secret_id.clone(),
+            api_secret_key: api_secret_key.expose().to_owned(),
+            region: region.clone(),
+            url: url.clone(),
+            private_map_key: *private_map_key,
+            token_ttl: *token_ttl,
+            deadline: media.deadline,
+            clock: Arc::clone(clock),
+        })?),
+        MediaServerConfig::Agora {
+            url,
+            app_id,
+            app_certificate,
+            customer_id,
+            customer_secret,
+            token_ttl,
+        } => Arc::new(AgoraServer::new(AgoraConfig {
+            app_id: app_id.clone(),
+            app_certificate: app_certificate.expose().to_owned(),
+            customer_id: customer_id.clone(),
+            customer_secret: customer_secret.expose().to_owned(),
+            url: url.clone(),
+            token_ttl: *token_ttl,
+            deadline: media.deadline,
+            clock: Arc::clone(clock),
+            salts: Arc::new(|| u32::try_from(random_below(1 << 32)).unwrap_or_default()),
+        })?),
         MediaServerConfig::Generic { url, secret } => Arc::new(GenericServer::new(GenericConfig {
             url: url.clone(),
             secret: secret.expose().to_owned(),

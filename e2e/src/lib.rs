@@ -10,6 +10,7 @@
 //! | [`browser`] | pages of a headless Chromium |
 //! | [`janus`] | a Janus, with clients that send plain RTP |
 //! | [`livekit`] | a LiveKit |
+//! | [`vendors`] | a stand-in for TRTC and Agora |
 //!
 //! Everything is a [`process::Process`]: it gets a port that the system chose, is waited for by what it says,
 //! can be stopped, continued and killed, and ends with the value that stands for it, or with the test process
@@ -45,6 +46,7 @@ pub mod proxy;
 pub mod resp;
 pub mod servers;
 pub mod token;
+pub mod vendors;
 pub mod wait;
 
 mod json_lines;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::{Generation, PeerRef, RoomRef};
+use crate::{Generation, MediaKind, PeerRef, RoomRef};
 
 /// Characters of a name: 130 bits.
 const LENGTH: usize = 26;
@@ -32,17 +32,19 @@ impl Names {
         self.digest(&["router", &room.app, &room.room, &generation.0.to_string(), &attempt.to_string()])
     }
 
-    /// The name of one device of a user in a room; the same in each of the room's routers.
+    /// The name of one device of a user in a room at media servers of a kind; the same in each of the room's routers.
+    ///
+    /// Where people are known by numbers only ([`MediaKind::numbers_people`]), it is one from 1 to 4294967295. Among
+    /// fifty devices in a room, two get the same one in three rooms of ten million.
     #[must_use]
-    pub fn participant(&self, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
+    pub fn participant(&self, kind: MediaKind, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
+        if kind.numbers_people() {
+            return self.number(room, peer);
+        }
         self.digest(&["participant", &room.app, &room.room, &peer.user, &peer.peer])
     }
 
-    /// The same as a number from 1 to 4294967295, for vendors that know people by numbers only
-    /// ([`MediaKind::numbers_people`](crate::MediaKind::numbers_people)). Among fifty devices in a room, two get the
-    /// same one in three rooms of ten million.
-    #[must_use]
-    pub fn participant_number(&self, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
+    fn number(&self, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
         let hash = self.hash(&["participant number", &room.app, &room.room, &peer.user, &peer.peer]);
         let [a, b, c, d, ..] = *hash.as_bytes();
         u32::from_be_bytes([a, b, c, d]).max(1).to_string().into()
@@ -80,7 +82,8 @@ mod tests {
         let names = Names::new("prod:main");
         let room = RoomRef::new("a".repeat(128), "\u{10348}".repeat(32));
         let router = names.router(&room, Generation(u64::MAX), 0);
-        let participant = names.participant(&room, &PeerRef::new("u".repeat(128), "p".repeat(128)));
+        let participant =
+            names.participant(MediaKind::Trtc, &room, &PeerRef::new("u".repeat(128), "p".repeat(128)));
         for name in [router, participant] {
             assert!(name.len() <= 32, "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()), "{name}");
@@ -100,8 +103,9 @@ mod tests {
                     }
                 }
                 for (user, peer) in [("ann", "1"), ("ann", "2"), ("an", "n1"), ("bob", "1")] {
-                    assert!(seen.insert(names.participant(&room, &PeerRef::new(user, peer))));
-                    let number = names.participant_number(&room, &PeerRef::new(user, peer));
+                    let peer = PeerRef::new(user, peer);
+                    assert!(seen.insert(names.participant(MediaKind::Generic, &room, &peer)));
+                    let number = names.participant(MediaKind::Agora, &room, &peer);
                     assert!(number.parse::<u32>().is_ok_and(|number| number > 0), "{number}");
                     assert!(seen.insert(number));
                 }

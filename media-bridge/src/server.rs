@@ -39,8 +39,7 @@ impl MediaKind {
         matches!(self, Self::Embedded | Self::Janus | Self::Livekit | Self::Generic)
     }
 
-    /// Whether it knows people by numbers only, which [`Names::participant_number`](crate::Names::participant_number)
-    /// gives.
+    /// Whether it knows people by numbers only, which [`Names::participant`](crate::Names::participant) gives.
     #[must_use]
     pub const fn numbers_people(self) -> bool {
         matches!(self, Self::Agora)

@@ -237,12 +237,12 @@ pub(super) const MEDIA: &[Key] = &[
     key(
         "kind",
         Required("\"embedded\""),
-        "`embedded`: an SFU in this process, for development and tests; `janus`, `livekit`, or `generic`: signed HTTP. `trtc` and `agora` are not built yet. What each needs is in docs/media.",
+        "`embedded`: an SFU in this process, for development and tests; `janus`, `livekit`, `trtc`, `agora`, or `generic`: signed HTTP. What each needs is in docs/media.",
     ),
     key(
         "url",
         Optional("\"http://10.0.0.5:7880\""),
-        "Where the coordinator reaches it: janus ws(s)://, the others http(s)://.",
+        "Where the coordinator reaches it: janus ws(s)://, the others http(s)://. trtc, agora: default the vendor's own.",
     ),
     key(
         "public_url",
@@ -257,18 +257,36 @@ pub(super) const MEDIA: &[Key] = &[
         "janus: whether participants of an AudioBridge may send plain RTP, such as gateways. Default false.",
     ),
     key(
+        "region",
+        Optional("\"ap-guangzhou\""),
+        "trtc: what takes its commands, `ap-guangzhou` (default), `ap-beijing` or `ap-singapore`.",
+    ),
+    key(
+        "private_map_key",
+        Optional("true"),
+        "trtc: whether grants hold rights of their own, for applications with advanced permission control. Default true.",
+    ),
+    key(
         "credentials",
         Optional("{ api_key = \"key\", api_secret = \"change-me-change-me-change-me-35\" }"),
-        "How to sign in to it, each also as the path of a file under the name key_file. janus: `room_secret` (of our own, at least 32 bytes), and what the server asks for: `api_secret`, `admin_secret`, `admin_key`, `token_secret` (its `token_auth_secret`). livekit: `api_key`, `api_secret`. generic: `secret`, at least 32 bytes.",
+        "How to sign in to it, each also as the path of a file under the name key_file. janus: `room_secret` (of our own, at least 32 bytes), and what the server asks for: `api_secret`, `admin_secret`, `admin_key`, `token_secret` (its `token_auth_secret`). livekit: `api_key`, `api_secret`. trtc: `sdk_app_id`, a number, and `secret_key` of the application; `secret_id` and `api_secret_key`, an API key. agora: `app_id` and `app_certificate`, 32 hexadecimal digits each; `customer_id`, `customer_secret`. generic: `secret`, at least 32 bytes.",
     ),
     key(
         "token_ttl_ms",
         Optional("3600000"),
-        "janus, livekit: how long a grant lets somebody in, 60000 to 86400000 ms. Default one hour.",
+        "All but embedded and generic: how long a grant lets somebody in, 60000 to 86400000 ms. Default one hour.",
     ),
     key("weight", Default("1"), "Share of new rooms beside the app's other media servers, 1 to 1000."),
-    key("deadline_ms", Default("3000"), "Longest call with all its attempts, 100 to 30000 ms."),
-    key("check_ms", Default("2000"), "Its health is asked for so often, 100 to 60000 ms."),
+    key(
+        "deadline_ms",
+        Default("3000"),
+        "Longest call with all its attempts, 100 to 30000 ms. agora: default 10000.",
+    ),
+    key(
+        "check_ms",
+        Default("2000"),
+        "Its health is asked for so often, 100 to 60000 ms. trtc, agora: default 10000.",
+    ),
     key(
         "stable_ms",
         Default("10000"),
@@ -279,7 +297,7 @@ pub(super) const MEDIA: &[Key] = &[
 
 /// Those of [`MEDIA`] that only some kinds have a use for.
 pub(super) const MEDIA_BY_KIND: &[&str] =
-    &["url", "public_url", "admin_url", "plugin", "plain_rtp", "token_ttl_ms"];
+    &["url", "public_url", "admin_url", "plugin", "plain_rtp", "region", "private_map_key", "token_ttl_ms"];
 
 pub(super) const MEDIA_CREDENTIALS: &[Key] = &[
     secret("api_key", Optional("\"\""), "LiveKit: name of the key."),
@@ -288,6 +306,14 @@ pub(super) const MEDIA_CREDENTIALS: &[Key] = &[
     secret("admin_key", Optional("\"\""), "Janus: what its plugin asks for when a room is made."),
     secret("token_secret", Optional("\"\""), "Janus: what its tokens are signed with."),
     secret("room_secret", Optional("\"\""), "Janus: what secrets and tokens of rooms are made from."),
+    secret("sdk_app_id", Optional("1"), "TRTC: number of the application."),
+    secret("secret_key", Optional("\"\""), "TRTC: the application's key."),
+    secret("secret_id", Optional("\"\""), "TRTC: name of the API key."),
+    secret("api_secret_key", Optional("\"\""), "TRTC: the API key."),
+    secret("app_id", Optional("\"\""), "Agora: the project."),
+    secret("app_certificate", Optional("\"\""), "Agora: its primary certificate."),
+    secret("customer_id", Optional("\"\""), "Agora: name of the API's key."),
+    secret("customer_secret", Optional("\"\""), "Agora: the API's key."),
     secret("secret", Optional("\"\""), "Generic: what requests are signed with."),
 ];
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use media_bridge::{Checks, MediaKind};
+use media_bridge::{AgoraConfig, Checks, MediaKind, TrtcConfig};
 
 use super::error::Fault;
 use super::keys;
@@ -33,6 +33,8 @@ impl Media {
             MediaServerConfig::Embedded => MediaKind::Embedded,
             MediaServerConfig::Janus { .. } => MediaKind::Janus,
             MediaServerConfig::Livekit { .. } => MediaKind::Livekit,
+            MediaServerConfig::Trtc { .. } => MediaKind::Trtc,
+            MediaServerConfig::Agora { .. } => MediaKind::Agora,
             MediaServerConfig::Generic { .. } => MediaKind::Generic,
         }
     }
@@ -78,6 +80,40 @@ pub enum MediaServerConfig {
         api_key: String,
         /// The key.
         api_secret: Secret,
+        /// How long a token lets somebody in.
+        token_ttl: Duration,
+    },
+    /// Tencent TRTC.
+    Trtc {
+        /// Where its API begins.
+        url: String,
+        /// The region that takes commands.
+        region: String,
+        /// The application.
+        sdk_app_id: u32,
+        /// The application's key, with which users are signed in.
+        secret_key: Secret,
+        /// Name of the API key.
+        secret_id: String,
+        /// The API key.
+        api_secret_key: Secret,
+        /// Whether grants hold rights of their own.
+        private_map_key: bool,
+        /// How long a grant lets somebody in.
+        token_ttl: Duration,
+    },
+    /// Agora.
+    Agora {
+        /// Where its API begins.
+        url: String,
+        /// The project.
+        app_id: String,
+        /// The project's certificate, with which tokens are signed.
+        app_certificate: Secret,
+        /// Name of the API's key.
+        customer_id: String,
+        /// The API's key.
+        customer_secret: Secret,
         /// How long a token lets somebody in.
         token_ttl: Duration,
     },
@@ -142,6 +178,13 @@ pub(super) fn read(sections: Vec<Section<'_>>, dev: bool) -> Vec<Media> {
 }
 
 const DEADLINE: Duration = Duration::from_secs(3);
+/// Agora advises against less than five seconds.
+const AGORA_DEADLINE: Duration = Duration::from_secs(10);
+/// A vendor's cloud counts what it is asked.
+const CLOUD_CHECK: Duration = Duration::from_secs(10);
+const REGIONS: [&str; 3] = ["ap-guangzhou", "ap-beijing", "ap-singapore"];
+/// Digits of Agora's ids and certificates.
+const HEX_DIGITS: usize = 32;
 const KINDS: [(&str, MediaKind); 6] = [
     ("embedded", MediaKind::Embedded),
     ("janus", MediaKind::Janus),
@@ -165,10 +208,13 @@ fn read_one(section: &mut Section<'_>) -> Option<Media> {
     }
     let kind = section.word("kind", &KINDS);
     let weight = section.integer("weight", 1..=1_000, "").unwrap_or(1);
-    let deadline = section.millis("deadline_ms", 100..=30_000).unwrap_or(DEADLINE);
+    let deadline = section.millis("deadline_ms", 100..=30_000);
+    let deadline = deadline.unwrap_or(if kind == Some(MediaKind::Agora) { AGORA_DEADLINE } else { DEADLINE });
     let assumed = Checks::default();
+    let is_cloud = matches!(kind, Some(MediaKind::Trtc | MediaKind::Agora));
+    let every = section.millis("check_ms", 100..=60_000);
     let checks = Checks {
-        every: section.millis("check_ms", 100..=60_000).unwrap_or(assumed.every),
+        every: every.unwrap_or(if is_cloud { CLOUD_CHECK } else { assumed.every }),
         stable: section.millis("stable_ms", 0..=600_000).unwrap_or(assumed.stable),
         give_up: section.millis("give_up_ms", 1_000..=600_000).unwrap_or(assumed.give_up),
     };
@@ -230,9 +276,13 @@ impl<'s, 'a> Asked<'s, 'a> {
             .as_ref()
             .is_some_and(|credentials| credentials.has(key) || credentials.has(&format!("{key}_file")));
         if found.is_none() && !is_given {
-            let place = self.section.place_of("credentials");
+            let nowhere = || self.section.place_of("credentials");
+            let place = self.credentials.as_ref().map_or_else(nowhere, |it| it.place().clone());
             let right = "the media server cannot be used without".to_owned();
             self.section.note(&place, &format!("credentials.{key}"), Fault::Missing(right));
+        }
+        if found.as_ref().is_some_and(|secret| secret.expose().is_empty()) {
+            self.bad(key, "not empty");
         }
         self.is_whole &= found.is_some();
         found.unwrap_or_else(|| Secret::new(""))
@@ -253,11 +303,8 @@ impl<'s, 'a> Asked<'s, 'a> {
             MediaKind::Embedded => MediaServerConfig::Embedded,
             MediaKind::Janus => self.janus(),
             MediaKind::Livekit => self.livekit(),
-            MediaKind::Trtc | MediaKind::Agora => {
-                let fault = Fault::NotBuilt(format!("media servers of kind {:?}", kind.word()));
-                self.section.note(&self.section.place_of("kind"), "kind", fault);
-                return None;
-            }
+            MediaKind::Trtc => self.trtc(),
+            MediaKind::Agora => self.agora(),
             MediaKind::Generic => MediaServerConfig::Generic {
                 url: self.url("url", &["https", "http"], None).unwrap_or_default(),
                 secret: self.long("secret"),
@@ -299,6 +346,66 @@ impl<'s, 'a> Asked<'s, 'a> {
             api_secret: self.secret("api_secret"),
             token_ttl: self.ttl(),
         }
+    }
+
+    fn trtc(&mut self) -> MediaServerConfig {
+        self.known.extend(["region", "private_map_key"]);
+        let regions = REGIONS.map(|region| (region, region));
+        let region = self.section.word("region", &regions).unwrap_or(REGIONS[0]);
+        MediaServerConfig::Trtc {
+            url: self.vendor_url(TrtcConfig::URL),
+            region: region.to_owned(),
+            sdk_app_id: self.sdk_app_id(),
+            secret_key: self.secret("secret_key"),
+            secret_id: self.name("secret_id"),
+            api_secret_key: self.secret("api_secret_key"),
+            private_map_key: self.section.boolean("private_map_key").unwrap_or(true),
+            token_ttl: self.ttl(),
+        }
+    }
+
+    fn agora(&mut self) -> MediaServerConfig {
+        MediaServerConfig::Agora {
+            url: self.vendor_url(AgoraConfig::URL),
+            app_id: self.hex("app_id").expose().to_owned(),
+            app_certificate: self.hex("app_certificate"),
+            customer_id: self.name("customer_id"),
+            customer_secret: self.secret("customer_secret"),
+            token_ttl: self.ttl(),
+        }
+    }
+
+    fn vendor_url(&mut self, default: &str) -> String {
+        self.url("url", &["https", "http"], Some(default.to_owned())).unwrap_or_default()
+    }
+
+    /// The number of an application: an integer here, a text in a file.
+    fn sdk_app_id(&mut self) -> u32 {
+        let key = "sdk_app_id";
+        let plain = self.credentials.as_ref().filter(|it| it.has(key) && !it.has("sdk_app_id_file"));
+        if let Some(credentials) = plain {
+            self.known.insert(key);
+            let number = credentials.integer(key, 1..=u64::from(u32::MAX), "");
+            self.is_whole &= number.is_some();
+            return number.unwrap_or_default();
+        }
+        let text = self.secret(key);
+        let number = text.expose().trim().parse().ok().filter(|number| *number > 0);
+        if number.is_none() && !text.expose().is_empty() {
+            self.bad(key, "1 to 4294967295");
+        }
+        number.unwrap_or_default()
+    }
+
+    /// An id or a certificate of Agora.
+    fn hex(&mut self, key: &'static str) -> Secret {
+        let secret = self.secret(key);
+        let is_hex = secret.expose().len() == HEX_DIGITS
+            && secret.expose().bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !secret.expose().is_empty() && !is_hex {
+            self.bad(key, "32 hexadecimal digits");
+        }
+        secret
     }
 
     /// A secret of at least 32 bytes.

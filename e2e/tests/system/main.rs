@@ -11,6 +11,7 @@ mod convergence;
 mod deadlines;
 mod exactly_once;
 mod faults;
+mod hosted_vendors;
 mod http_api;
 mod http_bad_input;
 mod identity;

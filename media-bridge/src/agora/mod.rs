@@ -3,8 +3,8 @@
 //! A router is a channel, which comes with the first participant and goes with the last, so that nothing has to be made
 //! or found. Tokens are signed here, so a grant asks nobody. Agora's API knows people by numbers only, and users with
 //! accounts of letters cannot be listed or removed by it; so a participant's name here is a number from 1 to
-//! 4294967295 in decimal, as [`Names::participant_number`](crate::Names::participant_number) gives it, and clients
-//! join with that number.
+//! 4294967295 in decimal, as [`Names::participant`](crate::Names::participant) gives it, and clients join with that
+//! number.
 //!
 //! What Agora cannot do: say who is heard; take a permission from somebody who is there, other than by a rule that bans
 //! them for a time and must be found and lifted again, so that a fault leaves them without a voice. Their client has to

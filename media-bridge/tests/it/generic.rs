@@ -10,8 +10,8 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderValue};
 use media_bridge::{
     Abilities, CallbackReader as _, CallbackRequest, Generation, GenericCallbacks, GenericConfig,
-    GenericServer, GrantBody, Load, MediaError, MediaServer as _, Member, Names, PeerRef, Permissions,
-    RoomRef, Router,
+    GenericServer, GrantBody, Load, MediaError, MediaKind, MediaServer as _, Member, Names, PeerRef,
+    Permissions, RoomRef, Router,
 };
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn router(generation: u64) -> Router {
 
 fn member(user: &str) -> Member {
     let peer = PeerRef::new(user, "p-1");
-    let name = Names::new("test").participant(&RoomRef::new("school", "maths-1"), &peer);
+    let name = Names::new("test").participant(MediaKind::Generic, &RoomRef::new("school", "maths-1"), &peer);
     Member { peer, name, display: Some("Ann".into()) }
 }
 

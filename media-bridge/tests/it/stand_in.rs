@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use media_bridge::{
     AgoraCallbacks, AgoraConfig, AgoraServer, CallbackError, CallbackReader, CallbackRequest, Generation,
-    Grant, GrantBody, Load, MediaError, MediaServer as _, Member, NamedPeer, NamedRoom, Names, PeerRef,
-    Permissions, RoomRef, Router, TrtcCallbacks, TrtcConfig, TrtcServer, VendorEvent, VendorFact,
+    Grant, GrantBody, Load, MediaError, MediaKind, MediaServer as _, Member, NamedPeer, NamedRoom, Names,
+    PeerRef, Permissions, RoomRef, Router, TrtcCallbacks, TrtcConfig, TrtcServer, VendorEvent, VendorFact,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -169,12 +169,12 @@ fn router(generation: u64) -> Router {
 
 fn member(user: &str) -> Member {
     let peer = PeerRef::new(user, "p-1");
-    Member { name: Names::new("test").participant(&room(), &peer), peer, display: None }
+    Member { name: Names::new("test").participant(MediaKind::Trtc, &room(), &peer), peer, display: None }
 }
 
 fn numbered(user: &str) -> Member {
     let peer = PeerRef::new(user, "p-1");
-    Member { name: Names::new("test").participant_number(&room(), &peer), peer, display: None }
+    Member { name: Names::new("test").participant(MediaKind::Agora, &room(), &peer), peer, display: None }
 }
 
 fn refused(reason: &str) -> MediaError {

@@ -93,6 +93,34 @@ fn each_fault_names_place_key_and_what_would_be_right() {
             "dais.toml:11: media[0].url: a media server of kind \"embedded\" has no use for it",
         ),
         (
+            "[[media]]\nname = \"m\"\nkind = \"trtc\"\nregion = \"eu\"\nplugin = \"audiobridge\"",
+            "dais.toml:11: media[0].region: \"eu\" is not usable; it should be one of ap-guangzhou, ap-beijing, ap-singapore\n\
+             dais.toml:8: media[0].credentials.sdk_app_id: missing: the media server cannot be used without\n\
+             dais.toml:8: media[0].credentials.secret_key: missing: the media server cannot be used without\n\
+             dais.toml:8: media[0].credentials.secret_id: missing: the media server cannot be used without\n\
+             dais.toml:8: media[0].credentials.api_secret_key: missing: the media server cannot be used without\n\
+             dais.toml:12: media[0].plugin: a media server of kind \"trtc\" has no use for it",
+        ),
+        (
+            "[[media]]\nname = \"m\"\nkind = \"trtc\"\nurl = \"ftp://h\"\nprivate_map_key = 1\n\
+             [media.credentials]\nsdk_app_id = 0\nsecret_key = \"\"\nsecret_id = \"i\"\n\
+             api_secret_key = \"hush\"\napp_id = \"x\"",
+            "dais.toml:11: media[0].url: \"ftp://h\" is not usable; it should be a URL of https or http\n\
+             dais.toml:14: media[0].credentials.sdk_app_id: 0 is not usable; it should be 1 to 4294967295\n\
+             dais.toml:15: media[0].credentials.secret_key: should be not empty\n\
+             dais.toml:12: media[0].private_map_key: an integer where true or false should be\n\
+             dais.toml:18: media[0].credentials.app_id: a media server of kind \"trtc\" has no use for it",
+        ),
+        (
+            "[[media]]\nname = \"m\"\nkind = \"agora\"\nregion = \"ap-beijing\"\ntoken_ttl_ms = 1\n\
+             [media.credentials]\napp_id = \"abc\"\napp_certificate = \"hush\"\ncustomer_id = \"c\"",
+            "dais.toml:14: media[0].credentials.app_id: should be 32 hexadecimal digits\n\
+             dais.toml:15: media[0].credentials.app_certificate: should be 32 hexadecimal digits\n\
+             dais.toml:13: media[0].credentials.customer_secret: missing: the media server cannot be used without\n\
+             dais.toml:12: media[0].token_ttl_ms: 1 is not usable; it should be 60000 to 86400000 ms\n\
+             dais.toml:11: media[0].region: a media server of kind \"agora\" has no use for it",
+        ),
+        (
             "[media]\nname = \"m\"",
             "dais.toml:8: media: a table where a list of tables, as in [[media]], should be",
         ),

@@ -314,8 +314,17 @@ fn examples_in_the_reference_are_right_too() {
 }
 
 /// Keys of `[[media]]` that an embedded media server has no use for; those of `[turn]` go together.
-const OF_MEDIA_SERVERS: [&str; 7] =
-    ["urls", "plugin", "plain_rtp", "admin_url", "credentials", "token_ttl_ms", "url"];
+const OF_MEDIA_SERVERS: [&str; 9] = [
+    "urls",
+    "plugin",
+    "plain_rtp",
+    "admin_url",
+    "region",
+    "private_map_key",
+    "credentials",
+    "token_ttl_ms",
+    "url",
+];
 
 const JANUS: &str = r#"
 [[media]]
@@ -365,13 +374,14 @@ fn what_a_media_server_needs_is_named_where_it_is_missing_or_of_another_kind() {
             "plugin = \"x\"",
             "media[0].plugin: \"x\" is not usable; it should be one of",
         ),
-        ("plugin = \"videoroom\"", "region = \"x\"", "media[0].region: unknown key"),
+        ("plugin = \"videoroom\"", "regoin = \"x\"", "media[0].regoin: unknown key"),
+        ("plugin = \"videoroom\"", "region = \"x\"", "region: a media server of kind \"janus\" has no use"),
         ("api_secret = \"a\"", "api_key = \"a\"", "api_key: a media server of kind \"janus\" has no use"),
         ("kind = \"janus\"", "kind = \"zoom\"", "media[0].kind: \"zoom\" is not usable"),
         (
-            "kind = \"janus\"",
-            "kind = \"trtc\"",
-            "media[0].kind: known, not built yet: media servers of kind \"trtc\"",
+            "api_secret = \"a\"",
+            "api_secret = \"\", app_id = \"1\"",
+            "app_id: a media server of kind \"janus\" has",
         ),
         ("deadline_ms = 500", "deadline_ms = 5", "media[0].deadline_ms: 5 is not usable"),
     ] {
@@ -380,6 +390,111 @@ fn what_a_media_server_needs_is_named_where_it_is_missing_or_of_another_kind() {
         assert!(found.contains(message), "{is}: {found}");
         assert!(!found.contains("0123456789"), "{found}");
     }
+}
+
+const CERTIFICATE: &str = "5CFd2fd1755d40ecb72977518be15d3b";
+
+fn trtc(lines: &str) -> String {
+    format!(
+        "{LEAST}[[media]]\nname = \"cloud\"\nkind = \"trtc\"\n{lines}\n[media.credentials]\n\
+         sdk_app_id = 1400000000\nsecret_key = \"s-key\"\nsecret_id = \"AKID\"\napi_secret_key = \"a-key\"\n"
+    )
+}
+
+fn agora(lines: &str) -> String {
+    format!(
+        "{LEAST}[[media]]\nname = \"cloud\"\nkind = \"agora\"\n{lines}\n[media.credentials]\n\
+         app_id = \"970CA35de60c44645bbae8a215061b33\"\napp_certificate = \"{CERTIFICATE}\"\n\
+         customer_id = \"c\"\ncustomer_secret = \"c-key\"\n"
+    )
+}
+
+#[test]
+fn clouds_are_reached_and_checked_as_their_vendors_ask() {
+    let s = Duration::from_secs;
+    let config = read(&trtc("")).unwrap();
+    assert_eq!(config.apps[0].media_kind, Some(MediaKind::Trtc));
+    assert_eq!((config.media[0].deadline, config.media[0].checks.every), (s(3), s(10)));
+    let trtc_server = |url: &str, region: &str, private_map_key, token_ttl| MediaServerConfig::Trtc {
+        url: url.to_owned(),
+        region: region.to_owned(),
+        sdk_app_id: 1_400_000_000,
+        secret_key: Secret::new("s-key"),
+        secret_id: "AKID".to_owned(),
+        api_secret_key: Secret::new("a-key"),
+        private_map_key,
+        token_ttl,
+    };
+    let assumed = trtc_server("https://trtc.tencentcloudapi.com/", "ap-guangzhou", true, s(3_600));
+    assert_eq!(config.media[0].server, assumed);
+    let lines = "url = \"http://127.0.0.1:8080/\"\nregion = \"ap-singapore\"\nprivate_map_key = false\n\
+                 token_ttl_ms = 60000\ncheck_ms = 200\ndeadline_ms = 500";
+    let config = read(&trtc(lines)).unwrap();
+    assert_eq!(config.media[0].server, trtc_server("http://127.0.0.1:8080", "ap-singapore", false, s(60)));
+    let (deadline, every) = (config.media[0].deadline, config.media[0].checks.every);
+    assert_eq!((deadline, every), (Duration::from_millis(500), Duration::from_millis(200)));
+
+    let config = read(&agora("")).unwrap();
+    let app = &config.apps[0];
+    assert_eq!((app.media_kind, app.rules().live_list), (Some(MediaKind::Agora), false));
+    assert_eq!((config.media[0].deadline, config.media[0].checks.every), (s(10), s(10)));
+    let MediaServerConfig::Agora { url, app_certificate, token_ttl, .. } = &config.media[0].server else {
+        panic!("{config:?}")
+    };
+    assert_eq!(
+        (url.as_str(), app_certificate.expose(), *token_ttl),
+        ("https://api.agora.io", CERTIFICATE, s(3_600))
+    );
+    let clock: media_bridge::ClockMs = std::sync::Arc::new(|| 0_i64);
+    for config in [read(&trtc("")).unwrap(), config] {
+        crate::media::MediaServers::new(&config, "t", &clock).unwrap();
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("-key") && !shown.contains(CERTIFICATE), "{shown}");
+    }
+}
+
+#[test]
+fn the_pages_of_clouds_have_examples_that_are_right() {
+    let (least, _) = LEAST.split_once("[[app]]").unwrap();
+    for (page, kind) in [
+        (include_str!("../../../../docs/media/trtc.md"), MediaKind::Trtc),
+        (include_str!("../../../../docs/media/agora.md"), MediaKind::Agora),
+    ] {
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let (example, _) = rest.split_once("```").unwrap();
+        let example =
+            example.replace("[[app]]\n", "[[app]]\nsecret = \"0123456789abcdef0123456789abcdef\"\n");
+        let config = read(&format!("{least}{example}")).unwrap();
+        assert_eq!(config.apps[0].media_kind, Some(kind));
+        assert_eq!(config.apps[0].callbacks.readers()[0].vendor(), kind.word());
+    }
+}
+
+#[test]
+fn credentials_of_clouds_come_from_files_and_variables_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("app");
+    let text = trtc("").replace("sdk_app_id = 1400000000", &format!("sdk_app_id_file = {file:?}"));
+    let number = |config: Config| match config.media[0].server {
+        MediaServerConfig::Trtc { sdk_app_id, .. } => sdk_app_id,
+        ref other => panic!("{other:?}"),
+    };
+    std::fs::write(&file, "1400000001\n").unwrap();
+    assert_eq!(number(read(&text).unwrap()), 1_400_000_001);
+    std::fs::write(&file, "hush\n").unwrap();
+    let message = messages(read(&text));
+    assert!(
+        message.contains("credentials.sdk_app_id: should be 1 to 4294967295") && !message.contains("hush"),
+        "{message}"
+    );
+    let variable = ("DAIS_MEDIA__CREDENTIALS__SDK_APP_ID", "1400000002");
+    assert_eq!(number(read_with(&trtc(""), &[variable]).unwrap()), 1_400_000_002);
+    std::fs::write(&file, CERTIFICATE).unwrap();
+    let text = agora("").replace(
+        &format!("app_certificate = \"{CERTIFICATE}\""),
+        &format!("app_certificate_file = {file:?}"),
+    );
+    assert_eq!(read(&text).unwrap().media, read(&agora("")).unwrap().media);
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Actor {
         };
         let media = self.app.has_external_media().then(|| {
             let who = PeerRef::new(Arc::clone(&request.user), Arc::clone(&request.peer));
-            self.node.media.names.participant(&self.media_room(), &who)
+            self.member_as(who, None).name
         });
         let joining = Joining {
             peer: Arc::clone(&request.peer).into(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media_bridge::{Generation, MediaError, MediaKind, PeerRef, Router};
-use room_cell::{Command, Duty, Event, MediaIdentity, Millis, Status};
+use room_cell::{Command, Duty, Event, MediaIdentity, MicSession, Millis, Status};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -47,6 +47,8 @@ pub(super) struct External {
     pub(super) asking: Option<Instant>,
     /// Who is who in the names at the vendor, as of a cell version.
     pub(super) names: (u64, HashMap<Arc<str>, MediaIdentity>),
+    /// Mic sessions of people who were last said not to be there, and since when.
+    pub(super) missing: HashMap<MicSession, Millis>,
     /// Peers who could not be given a grant yet.
     pub(super) ungranted: HashSet<Arc<str>>,
 }
@@ -66,6 +68,7 @@ impl External {
             heard: None,
             asking: None,
             names: (0, HashMap::new()),
+            missing: HashMap::new(),
             ungranted: HashSet::new(),
         };
         (external, did)
@@ -109,6 +112,7 @@ impl Actor {
         let Some(external) = &mut self.external else { return };
         external.standing = None;
         external.doing.clear();
+        external.missing.clear();
         (external.placing, external.listing, external.asking) = (false, false, None);
         self.look_after_router();
     }
@@ -254,7 +258,8 @@ impl Actor {
         if self.external.as_ref().is_some_and(|external| external.asking.is_some()) {
             return None;
         }
-        if self.ask_who_is_there() {
+        let can_tell = self.app.media_kind.is_some_and(MediaKind::tells_who_is_heard);
+        if can_tell && self.ask_who_is_there() {
             let wait = self.node.config.media.iter().map(|media| media.deadline).max().unwrap_or_default();
             if let Some(external) = &mut self.external {
                 external.asking = Some(crate::clock::instant() + wait);
@@ -369,8 +374,7 @@ impl Actor {
             Duty::Remove { user, peer } => {
                 let at = self.placed().filter(|placed| !placed.is_lost())?;
                 let peer = PeerRef::new(user.shared(), peer.shared());
-                let name = self.node.media.names.participant(&self.media_room(), &peer);
-                Some(Job::Remove { at, name, duty: owed })
+                Some(Job::Remove { at, name: self.member_as(peer, None).name, duty: owed })
             }
             Duty::Close { node, name, generation } => {
                 let at = self.place(node, name, *generation)?;

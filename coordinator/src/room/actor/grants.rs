@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use media_bridge::{Grant, MediaError, Member, PeerRef, Permissions};
+use media_bridge::{Grant, MediaError, MediaKind, Member, PeerRef, Permissions};
 use room_cell::{Duty, Peer};
 use serde_json::value::RawValue;
 use socketioxide::socket::Sid;
@@ -24,7 +24,14 @@ impl Actor {
     /// What a peer is at the media server.
     pub(super) fn member(&self, peer: &Peer) -> Member {
         let who = PeerRef::new(peer.user.shared(), peer.peer.shared());
-        self.node.media.member(&self.media_room(), who, peer.name.clone())
+        self.member_as(who, peer.name.clone())
+    }
+
+    /// What a device of somebody is there, who may have left.
+    pub(super) fn member_as(&self, who: PeerRef, display: Option<Arc<str>>) -> Member {
+        // An app without media servers has nobody at one.
+        let kind = self.app.media_kind.unwrap_or(MediaKind::Embedded);
+        self.node.media.member(kind, &self.media_room(), who, display)
     }
 
     /// A grant that needs nothing of the server, or none yet: then it follows as `media:update`.
@@ -136,8 +143,13 @@ impl Actor {
     /// Brings a peer to what it may do. What gets lost is seen when the room is next compared with the media server's
     /// list.
     pub(super) fn permit(&self, at: Placed, peer: &Peer) {
-        let (member, permissions) = (self.member(peer), self.external_permissions(peer));
-        self.ask_desk(Job::Permit { at, member, permissions, duty: None });
+        if at.node.server().abilities().takes_permissions {
+            let (member, permissions) = (self.member(peer), self.external_permissions(peer));
+            self.ask_desk(Job::Permit { at, member, permissions, duty: None });
+        } else if let Some(grant) = self.external_grant(peer) {
+            // Its client is told instead, and renews what it has.
+            self.tell_grant(peer.peer.as_str(), &grant);
+        }
     }
 
     /// What a peer may do at an external media server: speak from a seat where the room has any, unless it is muted

@@ -3,14 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use media_bridge::{MediaError, Participant};
+use media_bridge::{MediaError, MediaKind, Participant};
 use room_cell::{
-    Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, Millis, Peer, Sitter, Speaking,
+    Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, MicSession, Millis, Peer, Sitter,
+    Speaking,
 };
 
 use super::{Actor, State};
 use crate::room::batch::{Source, Step};
 use crate::room::desk::Job;
+
+/// Where nothing tells of audio, people say themselves that they are heard, and the list may not have them yet.
+const LAG_MS: u64 = 10_000;
 
 impl Actor {
     /// The media server said who is there.
@@ -48,12 +52,20 @@ impl Actor {
             self.set_right(&peer, &participant);
         }
         // Who is left is here, and not there.
+        let mut missing = HashMap::new();
         for peer in here.values() {
-            if self.sitter_of(peer).is_some_and(|it| matches!(it.speaking, Speaking::Publishing { .. })) {
+            let Some(sitter) = self.sitter_of(peer) else { continue };
+            if !matches!(sitter.speaking, Speaking::Publishing { .. }) {
+                continue;
+            }
+            let since = self.missing_since(&sitter.session, asked_at);
+            if asked_at.since(since) >= self.lag_ms() {
                 reports.push(report(peer, MediaFact::RoomExited, asked_at, None));
             }
+            missing.insert(sitter.session.clone(), since);
         }
         if let Some(external) = &mut self.external {
+            external.missing = missing;
             external.heard = Some((asked_at, Some(heard)));
         }
         self.node.metrics.reconciled.with_label_values(&["compared"]).inc();
@@ -119,6 +131,17 @@ impl Actor {
         let version = cell.version;
         self.external.as_mut()?.names = (version, names);
         who
+    }
+
+    fn missing_since(&self, session: &MicSession, asked_at: Millis) -> Millis {
+        let known = self.external.as_ref().and_then(|external| external.missing.get(session));
+        known.map_or(asked_at, |since| (*since).min(asked_at))
+    }
+
+    /// For how long somebody has to be missing in the list to be gone.
+    fn lag_ms(&self) -> u64 {
+        let tells = self.app.media_kind.is_some_and(MediaKind::tells_who_is_heard);
+        if tells { 0 } else { LAG_MS }
     }
 
     fn sitter_of(&self, peer: &Peer) -> Option<&Sitter> {
