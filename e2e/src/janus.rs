@@ -46,6 +46,8 @@ pub enum Events {
     WebSocket {
         /// `ws://…`
         url: String,
+        /// What it asks for, and is proved by.
+        subprotocol: String,
     },
 }
 
@@ -180,9 +182,12 @@ impl JanusOptions {
                         backend_pwd = \"{password}\", max_retransmissions = 5, retransmissions_backoff = 100 }}\n"
                 ),
             ),
-            Some(Events::WebSocket { url }) => {
-                write(".eventhandler.wsevh", format!("general: {{ enabled = true, {mask}, backend = \"{url}\" }}\n"));
-            }
+            Some(Events::WebSocket { url, subprotocol }) => write(
+                ".eventhandler.wsevh",
+                format!(
+                    "general: {{ enabled = true, {mask}, backend = \"{url}\", subprotocol = \"{subprotocol}\" }}\n"
+                ),
+            ),
         }
     }
 }

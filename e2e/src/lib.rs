@@ -11,6 +11,7 @@
 //! | [`janus`] | a Janus, with clients that send plain RTP |
 //! | [`livekit`] | a LiveKit |
 //! | [`vendors`] | a stand-in for TRTC and Agora |
+//! | [`coturn`] | a TURN server |
 //!
 //! Everything is a [`process::Process`]: it gets a port that the system chose, is waited for by what it says,
 //! can be stopped, continued and killed, and ends with the value that stands for it, or with the test process
@@ -35,6 +36,7 @@ pub mod browser;
 pub mod callback;
 pub mod cluster;
 pub mod coordinator;
+pub mod coturn;
 pub mod driver;
 pub mod http;
 pub mod janus;

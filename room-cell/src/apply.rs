@@ -125,9 +125,6 @@ fn router(cell: &mut Cell, event: &Event) {
         }
         Event::RouterDropped => drop_router(cell),
         Event::Owed { duty, version, at } => {
-            if let Duty::Remove { user, peer } = duty {
-                cell.duties.remove(&Duty::Permit { user: user.clone(), peer: peer.clone() });
-            }
             let since = cell.duties.get(duty).map_or(*at, |owed| owed.since);
             cell.duties.insert(duty.clone(), Owed { since, version: *version });
         }
@@ -206,20 +203,33 @@ fn presence(cell: &mut Cell, event: &Event) {
 
 fn joined(cell: &mut Cell, peer: &Arc<Peer>, replaced: &[PeerId]) {
     for ended in replaced {
-        cell.peers.remove(ended);
-        cell.media.remove(&MediaIdentity { user: peer.user.clone(), peer: Some(ended.clone()) });
+        let heard = cell.media.remove(&MediaIdentity { user: peer.user.clone(), peer: Some(ended.clone()) });
+        let goes_on =
+            peer.media.is_some() && cell.peer(ended.as_str()).is_some_and(|it| it.media == peer.media);
+        if let Some(heard) = heard.filter(|_| goes_on) {
+            cell.media
+                .insert(MediaIdentity { user: peer.user.clone(), peer: Some(peer.peer.clone()) }, heard);
+        }
+        forget_peer(cell, &peer.user, ended);
     }
     let presence = cell.users.entry(peer.user.clone()).or_default();
     presence.peers.retain(|it| !replaced.contains(&it.peer));
     let place = presence.peers.partition_point(|it| (it.since, &it.peer) < (peer.since, &peer.peer));
     presence.peers.insert(place, Arc::clone(peer));
     cell.peers.insert(peer.peer.clone(), peer.user.clone());
-    cell.duties.remove(&Duty::Remove { user: peer.user.clone(), peer: peer.peer.clone() });
+    if let Some(name) = &peer.media {
+        cell.duties.remove(&Duty::Remove { name: Arc::clone(name) });
+    }
     set_role(cell, &peer.user, peer.role);
 }
 
-fn end_peer(cell: &mut Cell, peer: &PeerId, user: &UserId) {
+fn forget_peer(cell: &mut Cell, user: &UserId, peer: &PeerId) {
     cell.peers.remove(peer);
+    cell.duties.remove(&Duty::Permit { user: user.clone(), peer: peer.clone() });
+}
+
+fn end_peer(cell: &mut Cell, peer: &PeerId, user: &UserId) {
+    forget_peer(cell, user, peer);
     let Some(presence) = cell.users.get_mut(user) else { return };
     presence.peers.retain(|it| it.peer != *peer);
     if presence.peers.is_empty() {
@@ -231,7 +241,7 @@ fn end_peer(cell: &mut Cell, peer: &PeerId, user: &UserId) {
 
 fn left(cell: &mut Cell, user: &UserId) {
     for peer in cell.users.remove(user).into_iter().flat_map(|presence| presence.peers) {
-        cell.peers.remove(&peer.peer);
+        forget_peer(cell, user, &peer.peer);
     }
     for identity in identities(cell, user) {
         cell.media.remove(&identity);

@@ -29,12 +29,10 @@ pub enum Duty {
         /// Which.
         peer: PeerId,
     },
-    /// Put a peer out that is no longer in the room.
+    /// Put out who is no longer in the room.
     Remove {
-        /// Whose.
-        user: UserId,
-        /// Which.
-        peer: PeerId,
+        /// What they are called there.
+        name: Arc<str>,
     },
     /// End a router that is the room's no more.
     Close {

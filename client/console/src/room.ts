@@ -220,11 +220,15 @@ export class Room {
     const { room, role } = this.#wish;
     const { hops } = this.state;
     try {
-      const answer = await this.request("room:join", { room, role, hops });
+      // Loaded anew there is no secret: what this page sends to the media server goes on only under its own name.
+      const resume = this.state.self?.resume;
+      const answer = await this.request("room:join", { room, role, hops, ...(resume && { resume }) });
       if (socket !== this.#socket) return;
       this.#resyncing = false;
       Object.assign(this.state, { phase: "joined", hops: 0, error: null, joins: this.state.joins + 1 });
-      Object.assign(this.state, { self: answer.self, room: answer.room, grant: answer.media });
+      // A grant that the answer does not have comes as an event, also before it.
+      const grant = answer.media ?? this.state.grant;
+      Object.assign(this.state, { self: answer.self, room: answer.room, grant });
       this.note("joined", `${answer.room.owner.instance}, redirects: ${hops}`);
       this.#changed(true);
     } catch (error) {

@@ -54,11 +54,12 @@ impl Pages {
         self.truth(page, &expression).await;
     }
 
-    /// Waits until what a page has of a user's track has grown twice from where it is now.
-    async fn grows(&self, page: &str, user: &str, kind: &str, field: &str) {
+    /// Waits until what a page has of the track of somebody with one of these names, `null` for the mix of all, has
+    /// grown twice from where it is now.
+    pub(super) async fn grows(&self, page: &str, names: Value, kind: &str, field: &str) {
         let value = format!(
             "window.dais.stats().then((stats) => stats.in.find((each) => \
-             each.user === '{user}' && each.kind === '{kind}')?.{field} ?? 0)"
+             {names}.includes(each.user) && each.kind === '{kind}')?.{field} ?? 0)"
         );
         let mut from = self.value(page, &value).await;
         for _ in 0..2 {
@@ -69,12 +70,12 @@ impl Pages {
 
     /// Waits until sound of `user` comes out of the page.
     pub(super) async fn hears(&self, page: &str, user: &str) {
-        self.grows(page, user, "audio", "totalAudioEnergy").await;
+        self.grows(page, json!([user]), "audio", "totalAudioEnergy").await;
     }
 
     /// Waits until pictures of `user` are decoded in the page.
     async fn sees(&self, page: &str, user: &str) {
-        self.grows(page, user, "video", "framesDecoded").await;
+        self.grows(page, json!([user]), "video", "framesDecoded").await;
     }
 
     pub(super) async fn value(&self, page: &str, expression: &str) -> Value {

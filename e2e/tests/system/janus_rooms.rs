@@ -34,23 +34,27 @@ async fn stage_with(
             .without("media", "name")
             .without("media", "kind");
         for (name, janus) in names.iter().zip(janus) {
-            options = options.toml(&format!(
-                "[[media]]\nname = \"{name}\"\nkind = \"janus\"\nurl = \"{}\"\nadmin_url = \"{}\"\n\
-                 plain_rtp = true\ndeadline_ms = 1000\ncheck_ms = 200\nstable_ms = 2000\n\
-                 credentials = {{ api_secret = \"{API_SECRET}\", admin_secret = \"{ADMIN_SECRET}\", \
-                 admin_key = \"{ADMIN_KEY}\", token_secret = \"{TOKEN_SECRET}\", \
-                 room_secret = \"{ROOM_SECRET}\" }}\n",
-                janus.url(),
-                janus.admin_url(),
-            ));
+            options = options.toml(&(section(name, janus) + "plain_rtp = true\nstable_ms = 2000\n"));
         }
         change(options)
     })
     .await
 }
 
+/// The `[[media]]` of a Janus.
+pub(crate) fn section(name: &str, janus: &Janus) -> String {
+    format!(
+        "[[media]]\nname = \"{name}\"\nkind = \"janus\"\nurl = \"{}\"\nadmin_url = \"{}\"\n\
+         deadline_ms = 1000\ncheck_ms = 200\n\
+         credentials = {{ api_secret = \"{API_SECRET}\", admin_secret = \"{ADMIN_SECRET}\", \
+         admin_key = \"{ADMIN_KEY}\", token_secret = \"{TOKEN_SECRET}\", room_secret = \"{ROOM_SECRET}\" }}\n",
+        janus.url(),
+        janus.admin_url(),
+    )
+}
+
 /// The grant of this generation that a connection was told of.
-async fn granted(stage: &Stage, conn: &str, generation: u64) -> Value {
+pub(crate) async fn granted(stage: &Stage, conn: &str, generation: u64) -> Value {
     let fits = |event: &Event| {
         event.name == "media:update" && event.body["media"]["generation"] == json!(generation)
     };
@@ -67,13 +71,15 @@ async fn speaks(grant: &Value) -> (Client, Flow) {
 }
 
 /// The test's own look at a room's router.
-struct Look {
+pub(crate) struct Look {
     server: JanusServer,
     router: Router,
 }
 
 impl Look {
-    fn at(janus: &Janus, grant: &Value) -> Self {
+    /// At the router of a grant.
+    pub(crate) fn at(janus: &Janus, grant: &Value) -> Self {
+        let is_bridge = grant["plugin"] == "audiobridge";
         let config = JanusConfig {
             url: janus.url(),
             public_url: None,
@@ -82,7 +88,7 @@ impl Look {
             admin_secret: None,
             admin_key: Some(ADMIN_KEY.to_owned()),
             api_tokens: None,
-            plugin: JanusPlugin::AudioBridge,
+            plugin: if is_bridge { JanusPlugin::AudioBridge } else { JanusPlugin::VideoRoom },
             plain_rtp: true,
             room_secret_key: ROOM_SECRET.as_bytes().to_vec(),
             deadline: Duration::from_secs(2),
@@ -93,7 +99,7 @@ impl Look {
     }
 
     /// Waits until these are there, by their names.
-    async fn has(&self, names: &[&Value]) {
+    pub(crate) async fn has(&self, names: &[&Value]) {
         let mut names: Vec<&str> = names.iter().map(|name| name.as_str().expect("a name")).collect();
         names.sort_unstable();
         eventually(SOON, async || {
@@ -108,7 +114,8 @@ impl Look {
         .await;
     }
 
-    async fn is_gone(&self) {
+    /// Waits until there is no such router.
+    pub(crate) async fn is_gone(&self) {
         eventually(SOON, async || match self.server.adopt_router(&self.router).await {
             Err(MediaError::NotFound { .. }) => Ok(()),
             other => Err(other),

@@ -37,14 +37,14 @@ pub(super) fn follow(draft: &mut Draft<'_>, before: &Cell) {
     for item in before.peers.diff(&draft.cell.peers) {
         match item {
             DiffItem::Remove(peer, user) => {
-                owed.insert(Duty::Remove { user: user.clone(), peer: peer.clone() });
+                let name = before.peer(peer.as_str()).and_then(|it| it.media.clone());
+                let stays =
+                    |name: &Arc<str>| peers(&draft.cell, user).any(|it| it.media.as_ref() == Some(name));
+                owed.extend(name.filter(|name| !stays(name)).map(|name| Duty::Remove { name }));
             }
-            // Back before it was put out, it may still be there with what it was allowed then.
-            DiffItem::Add(peer, user) => {
-                let (user, peer) = (user.clone(), peer.clone());
-                if before.duties.contains_key(&Duty::Remove { user: user.clone(), peer: peer.clone() }) {
-                    owed.insert(Duty::Permit { user, peer });
-                }
+            DiffItem::Add(peer, _) => {
+                let came = draft.cell.peer(peer.as_str()).filter(|peer| continues(before, &draft.cell, peer));
+                owed.extend(came.map(|it| Duty::Permit { user: it.user.clone(), peer: it.peer.clone() }));
             }
             DiffItem::Update { .. } => {}
         }
@@ -53,7 +53,11 @@ pub(super) fn follow(draft: &mut Draft<'_>, before: &Cell) {
     let others = concerned(before, after).into_iter().flat_map(|user| peers(after, user));
     let others = others.filter(|peer| differs(before, after, peer));
     let came = arrivals(before, after).flat_map(|who| {
-        let is_meant = |peer: &&Arc<Peer>| who.peer.as_ref().is_none_or(|meant| *meant == peer.peer);
+        let is_meant = |peer: &&Arc<Peer>| {
+            // What was heard of whoever is resumed goes on under the new connection.
+            let is_known = before.peers.contains_key(&peer.peer);
+            is_known && who.peer.as_ref().is_none_or(|meant| *meant == peer.peer)
+        };
         peers(after, &who.user).filter(is_meant)
     });
     let permits = others.chain(came);
@@ -61,6 +65,19 @@ pub(super) fn follow(draft: &mut Draft<'_>, before: &Cell) {
     for duty in owed {
         owe(draft, duty);
     }
+}
+
+/// Whether somebody who comes may be at the media server already, with what they were allowed there before.
+fn continues(before: &Cell, after: &Cell, peer: &Peer) -> bool {
+    let Some(name) = &peer.media else { return false };
+    let was = peers(before, &peer.user).find(|was| was.media.as_ref() == Some(name));
+    before.duties.contains_key(&Duty::Remove { name: Arc::clone(name) })
+        || was.is_some_and(|was| {
+            let owed = Duty::Permit { user: was.user.clone(), peer: was.peer.clone() };
+            was.role != peer.role
+                || before.may_speak(was) != after.may_speak(peer)
+                || before.duties.contains_key(&owed)
+        })
 }
 
 fn peers<'a>(cell: &'a Cell, user: &UserId) -> impl Iterator<Item = &'a Arc<Peer>> + use<'a> {

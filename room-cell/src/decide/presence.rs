@@ -53,6 +53,9 @@ pub(super) fn join(draft: &mut Draft<'_>, actor: &Actor, joining: &Joining) -> R
     // One role for all connections of a user: the highest, as far as one of their tokens allows it.
     let allowed = others.clone().map(|peer| peer.max_role).fold(*max_role, Role::max);
     let role = others.map(|peer| peer.role).fold(wanted, Role::max).min(allowed);
+    // The page that lost its connection still has its media: it goes on under the name that it has there.
+    let resumed = present.peers.iter().find(|peer| joining.resumes.as_ref() == Some(&peer.resume));
+    let called = resumed.and_then(|peer| peer.media.as_ref());
     let newest = present.newest();
     let earliest = present.peers.iter().map(|peer| peer.joined_at).min();
     let peer = Arc::new(Peer {
@@ -64,7 +67,7 @@ pub(super) fn join(draft: &mut Draft<'_>, actor: &Actor, joining: &Joining) -> R
         avatar: joining.avatar.clone(),
         attributes: joining.attributes.clone(),
         device: joining.device.clone(),
-        media: joining.media.clone(),
+        media: joining.media.as_ref().map(|own| Arc::clone(called.unwrap_or(own))),
         resume: Arc::clone(&joining.resume),
         joined_at: earliest.unwrap_or(draft.now),
         since: newest.map_or(draft.now, |newest| draft.now.max(newest.since.after(1))),

@@ -1,10 +1,11 @@
 //! What must hold after each step of any life of a room.
 
 use room_cell::{
-    Actor, CallState, Cell, Changes, Command, Duty, Event, MediaFact, MediaReport, MicEnd, Millis, PeerId,
-    Rules, Speaking, Status, UserId, Validated, apply, changes,
+    Actor, CallState, Cell, Changes, Command, Duty, Event, MediaFact, MediaReport, MicEnd, Millis, Peer,
+    PeerId, Rules, Speaking, Status, UserId, Validated, apply, changes,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 macro_rules! holds {
     ($condition:expr, $($why:tt)+) => {
@@ -32,8 +33,8 @@ fn media_server(
             Duty::Permit { user, peer } => {
                 holds!(cell.peers.get(peer) == Some(user), "{peer} is gone and to be permitted");
             }
-            Duty::Remove { peer, .. } => {
-                holds!(!cell.peers.contains_key(peer), "{peer} is here and to be removed");
+            Duty::Remove { name } => {
+                holds!(called(cell, name).is_none(), "{name} is here and to be removed");
             }
             Duty::Close { generation, .. } => {
                 let stands = cell.router.as_ref().is_some_and(|router| router.generation == *generation);
@@ -48,10 +49,9 @@ fn media_server(
                 holds!(*version == cell.version, "{event:?} at {}", cell.version);
                 holds!(rules.external_media || is_close(duty), "{duty:?} without an external media server");
                 let Duty::Permit { user, peer } = duty else { continue };
-                let removed = Duty::Remove { user: user.clone(), peer: peer.clone() };
                 let why = right(before, peer) != right(cell, peer)
                     || reported(before, command, user, peer)
-                    || before.duties.contains_key(&removed);
+                    || continued(before, cell, peer);
                 holds!(why, "{duty:?} for nothing");
             }
             Event::DutyDone { duty } => {
@@ -69,8 +69,11 @@ fn media_server(
     }
     let owed = |duty: &Duty| cell.duties.get(duty).is_some_and(|owed| owed.version == cell.version);
     for (peer, user) in before.peers.iter().filter(|(peer, _)| !cell.peers.contains_key(*peer)) {
-        let duty = Duty::Remove { user: user.clone(), peer: peer.clone() };
-        holds!(owed(&duty), "{peer} ended and is not to be removed");
+        let name = before.peer(peer.as_str()).and_then(|it| it.media.clone()).ok_or("no name")?;
+        let goes_on = called(cell, &name);
+        holds!(goes_on.is_none_or(|it| it.user == *user), "{name} is another's now");
+        let duty = Duty::Remove { name: Arc::clone(&name) };
+        holds!(owed(&duty) == goes_on.is_none(), "{peer} ended, to be removed: {}", owed(&duty));
     }
     for (peer, user) in cell.peers.iter().filter(|(peer, _)| before.peers.contains_key(*peer)) {
         let wanted = right(before, peer) != right(cell, peer) || reported(before, command, user, peer);
@@ -118,6 +121,23 @@ fn right(cell: &Cell, peer: &PeerId) -> Option<(room_cell::Role, bool)> {
         seat.sitter.as_ref().is_some_and(|sitter| sitter.peer == *peer && !sitter.muted)
     };
     Some((role, cell.seats.is_empty() || cell.seats.values().any(sits)))
+}
+
+/// Who has this name at the media server.
+fn called<'a>(cell: &'a Cell, name: &str) -> Option<&'a Arc<Peer>> {
+    let peers = cell.users.values().flat_map(|presence| &presence.peers);
+    peers.into_iter().find(|peer| peer.media.as_deref() == Some(name))
+}
+
+/// Whether somebody new may be at the media server already, with other rights.
+fn continued(before: &Cell, cell: &Cell, peer: &PeerId) -> bool {
+    let Some(name) = cell.peer(peer.as_str()).and_then(|it| it.media.clone()) else { return false };
+    let was = called(before, &name).map(|was| was.peer.clone());
+    before.duties.contains_key(&Duty::Remove { name })
+        || was.is_some_and(|was| {
+            let owed = before.duties.keys().any(|it| matches!(it, Duty::Permit { peer, .. } if *peer == was));
+            owed || right(before, &was) != right(cell, peer)
+        })
 }
 
 /// Whether a command tells that a peer came to the media server; what is stale, or was told, has no events.

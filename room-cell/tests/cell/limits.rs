@@ -19,7 +19,7 @@ fn each_part_out_of_bounds_is_named() {
     let many = |count: usize| (0..count).map(|it| it.to_string().as_str().into()).collect::<Vec<_>>();
     let made =
         |node: &str, name: &str| Command::RouterMade { node: node.into(), name: name.into(), generation: 1 };
-    let done = vec![(Duty::Remove { user: "bob".into(), peer: "bob1".into() }, 1); 100_001];
+    let done = vec![(Duty::Remove { name: "bob".into() }, 1); 100_001];
     let join = |change: fn(&mut room_cell::Joining)| {
         let mut joining = joining("bob1", Role::Guest);
         change(&mut joining);

@@ -129,6 +129,11 @@ pub(crate) fn create(seats: u16) -> Command {
     Command::Create { seats, capacity: None, auto_close: false }
 }
 
+/// What a peer is called at the media server.
+pub(crate) fn called(peer: &str) -> Arc<str> {
+    format!("{peer} there").into()
+}
+
 pub(crate) fn joining(peer: &str, role: Role) -> Box<Joining> {
     Box::new(Joining {
         peer: peer.into(),
@@ -137,7 +142,7 @@ pub(crate) fn joining(peer: &str, role: Role) -> Box<Joining> {
         avatar: None,
         attributes: Map::new(),
         device: None,
-        media: None,
+        media: Some(called(peer)),
         resume: Arc::from(format!("digest of {peer}")),
         resumes: None,
         away: Vec::new(),

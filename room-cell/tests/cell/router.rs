@@ -5,14 +5,14 @@ use room_cell::{
     Speaking, Status,
 };
 
-use crate::room::{Room, START, down, joining, kick, member, names, outside, report, up};
+use crate::room::{Room, START, called, down, joining, kick, member, names, outside, report, up};
 
 fn made(generation: u64) -> Command {
     Command::RouterMade { node: "one".into(), name: format!("router {generation}").into(), generation }
 }
 
 fn remove(peer: &str) -> Duty {
-    Duty::Remove { user: peer.trim_end_matches(char::is_numeric).into(), peer: peer.into() }
+    Duty::Remove { name: called(peer) }
 }
 
 fn permit(peer: &str) -> Duty {
@@ -193,6 +193,39 @@ fn a_connection_that_is_back_is_not_put_out() {
     assert_eq!(duties(&room), [remove("bob1")]);
     room.joins("bob1", Role::Guest);
     assert_eq!(duties(&room), [permit("bob1")], "it may be there still, with what it was allowed before");
+}
+
+#[test]
+fn a_page_that_lost_its_connection_keeps_its_name_at_the_media_server() {
+    let (mut room, ann, bob) = standing();
+    room.does(&bob, up("mic"));
+    settle(&mut room);
+    let who = |peer: &str| MediaIdentity { user: "bob".into(), peer: Some(peer.into()) };
+    let started = MediaReport { who: Some(who("bob1")), ..report("bob", MediaFact::AudioStarted, room.now) };
+    room.does(&Actor::Media, Command::Media(started));
+    settle(&mut room);
+    room.later(1_000);
+    let again = |peer: &str, of: &str| {
+        let mut joining = joining(peer, Role::Guest);
+        joining.resumes = Some(format!("digest of {of}").into());
+        Command::Join(joining)
+    };
+    assert_eq!(
+        names(&room.does(&outside("bob", Role::Guest), again("bob2", "bob1"))),
+        ["Joined", "SeatKept"]
+    );
+    assert_eq!(room.cell.peer("bob2").expect("here").media, Some(called("bob1")));
+    assert!(duties(&room).is_empty(), "it is there, and may what it might");
+    assert!(room.cell.media.contains_key(&who("bob2")) && !room.cell.media.contains_key(&who("bob1")));
+    room.does(&ann, Command::MicMute { user: Some("bob".into()), muted: true });
+    assert_eq!(duties(&room), [permit("bob2")]);
+    // What was owed to the connection before is owed to the next.
+    room.does(&outside("bob", Role::Guest), again("bob3", "bob2"));
+    assert_eq!(duties(&room), [permit("bob3")]);
+    // Loaded anew, the page knows no secret.
+    room.does(&outside("bob", Role::Guest), Command::Join(joining("bob4", Role::Guest)));
+    assert_eq!(duties(&room), [remove("bob1")]);
+    assert_eq!(room.cell.peer("bob4").expect("here").media, Some(called("bob4")));
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn the_router_and_what_is_owed_there_are_stored() {
     let stored = room.cell.stored();
     let duties = [
         r#"duty:{"duty":"permit","user":"ann","peer":"ann1"}"#,
-        r#"duty:{"duty":"remove","user":"cat:","peer":"cat:1"}"#,
+        r#"duty:{"duty":"remove","name":"cat:1 there"}"#,
         r#"duty:{"duty":"close","node":"one","name":"router","generation":1}"#,
     ];
     let written = fields(&stored.set);

@@ -77,7 +77,7 @@ impl Actor {
         };
         let media = self.app.has_external_media().then(|| {
             let who = PeerRef::new(Arc::clone(&request.user), Arc::clone(&request.peer));
-            self.member_as(who, None).name
+            self.new_name(&who)
         });
         let joining = Joining {
             peer: Arc::clone(&request.peer).into(),

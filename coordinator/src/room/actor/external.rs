@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use media_bridge::{Generation, MediaError, MediaKind, PeerRef, Router};
+use media_bridge::{Generation, MediaError, MediaKind, Router};
 use room_cell::{Command, Duty, Event, MediaIdentity, MicSession, Millis, Status};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -371,10 +371,9 @@ impl Actor {
                 let (member, permissions) = (self.member(peer), self.external_permissions(peer));
                 Some(Job::Permit { at, member, permissions, duty: owed })
             }
-            Duty::Remove { user, peer } => {
+            Duty::Remove { name } => {
                 let at = self.placed().filter(|placed| !placed.is_lost())?;
-                let peer = PeerRef::new(user.shared(), peer.shared());
-                Some(Job::Remove { at, name: self.member_as(peer, None).name, duty: owed })
+                Some(Job::Remove { at, name: Arc::clone(name), duty: owed })
             }
             Duty::Close { node, name, generation } => {
                 let at = self.place(node, name, *generation)?;

@@ -24,14 +24,15 @@ impl Actor {
     /// What a peer is at the media server.
     pub(super) fn member(&self, peer: &Peer) -> Member {
         let who = PeerRef::new(peer.user.shared(), peer.peer.shared());
-        self.member_as(who, peer.name.clone())
+        let name = peer.media.clone().unwrap_or_else(|| self.new_name(&who));
+        Member { name, peer: who, display: peer.name.clone() }
     }
 
-    /// What a device of somebody is there, who may have left.
-    pub(super) fn member_as(&self, who: PeerRef, display: Option<Arc<str>>) -> Member {
+    /// What somebody is called there who comes anew.
+    pub(super) fn new_name(&self, who: &PeerRef) -> Arc<str> {
         // An app without media servers has nobody at one.
         let kind = self.app.media_kind.unwrap_or(MediaKind::Embedded);
-        self.node.media.member(kind, &self.media_room(), who, display)
+        self.node.media.names.participant(kind, &self.media_room(), who)
     }
 
     /// A grant that needs nothing of the server, or none yet: then it follows as `media:update`.
