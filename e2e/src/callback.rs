@@ -5,8 +5,14 @@ use sha2::Sha256;
 
 /// `Dais-Signature` of `body`, sent at `timestamp` (Unix seconds, as `Dais-Timestamp` says them).
 pub fn sign(secret: &str, timestamp: &str, body: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
-    mac.update(format!("{timestamp}.{body}").as_bytes());
-    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = mac(secret, &format!("{timestamp}.{body}"));
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("v1={digits}")
+}
+
+/// HMAC-SHA256, which most vendors sign with.
+pub fn mac(secret: &str, text: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
 }

@@ -1,7 +1,7 @@
 //! Commands that go into one commit: decided together, committed together, answered each for itself.
 
 use redis_scripts::{Acknowledged, CellChanges, Committing, InboxEntry, Keep, RedisMillis, Repeat, ReplyTo};
-use room_cell::{Actor, Cell, Event, Millis, Rules, Validated, decide};
+use room_cell::{Actor, Cell, Command, Event, MediaFact, Millis, Rules, Validated, decide};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
@@ -96,6 +96,14 @@ impl Step {
             Some(Outcome::Refused(error)) if self.order.is_none() => Some(&error.message),
             _ => None,
         }
+    }
+
+    /// Whether it is what a media server said of somebody's audio, and was taken for older than what is known.
+    pub fn is_stale_report(&self) -> bool {
+        let is_audio = |order: &Validated| matches!(order.command(), Command::Media(report) if report.what != MediaFact::ParticipantJoined);
+        let is_stale = |error: &ApiError| error.code == ErrorCode::StaleSession;
+        matches!((&self.source, &self.outcome), (Source::Inbox(_), Some(Outcome::Refused(error))) if is_stale(error))
+            && self.order.as_ref().is_some_and(is_audio)
     }
 
     /// Its events.

@@ -12,6 +12,7 @@
 //!
 //! The table goes to standard output, every single figure to `bench/load.json` of the target folder.
 
+mod callbacks;
 mod client;
 mod crowd;
 mod figures;

@@ -22,7 +22,7 @@ pub(crate) struct Run {
 /// A column: its name, its digits after the point, its figure.
 type Column = (&'static str, usize, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     ("CPU us/op", 1, |it| it.each_us(it.server)),
     ("Redis us/op", 1, |it| it.each_us(it.redis)),
     ("scripts/op", 2, |it| it.each(it.scripts)),
@@ -33,6 +33,7 @@ const COLUMNS: [Column; 13] = [
     ("op/s", 0, Figures::rate),
     ("p50 ms", 2, |it| it.ack_ms(500)),
     ("p99 ms", 2, |it| it.ack_ms(990)),
+    ("max ms", 2, |it| it.ack_ms(1000)),
     ("RSS MiB", 0, |it| as_f64(it.resident.end) / 1024.0 / 1024.0),
     ("RSS KiB/op", 1, Figures::growth_kib),
     ("others %", 0, Figures::others_percent),

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+/// What callbacks of the generic form are signed with.
+pub(crate) const CALLBACK_SECRET: &str = "a secret of the media server, long enough";
+
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -89,6 +92,11 @@ impl Server {
         self.instances().last().map_or_else(|| self.address(), address_of)
     }
 
+    /// `host:port` of each instance.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = String> {
+        self.instances().iter().map(address_of)
+    }
+
     /// Its instances, where they are ours.
     pub(crate) fn instances(&self) -> &[Coordinator] {
         match self {
@@ -128,6 +136,7 @@ fn configure(options: CoordinatorOptions, needs: Needs) -> CoordinatorOptions {
         .value("limits", "events_per_second", 100_000)
         .value("limits", "joins_per_second", 1_000_000)
         .value("app", "seats", needs.seats)
+        .text("app", "callbacks.generic.secret", CALLBACK_SECRET)
         .idle(needs.idle)
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+use crate::callbacks::callbacks;
 use crate::client::Client;
 use crate::crowd::{
     change_settings, connect, cycle_mics, delivered, fill_rooms, join, leave, lock_seats, tokens,
@@ -40,6 +41,8 @@ pub(crate) enum Workload {
     Elsewhere,
     /// 1,000 of these, one after the other.
     ElsewhereAlone,
+    /// 24,000 callbacks, 2,000 a second, to one of three instances, each of which has a third of the 60 rooms.
+    Callbacks,
     /// 5,000 rooms with one person in each, ten rooms to a connection.
     HeldRoom,
     /// 5,000 rooms that everybody has left again.
@@ -48,7 +51,7 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Idle,
         Self::JoinOwn,
         Self::JoinTen,
@@ -58,6 +61,7 @@ impl Workload {
         Self::MicRooms,
         Self::Elsewhere,
         Self::ElsewhereAlone,
+        Self::Callbacks,
         Self::HeldRoom,
         Self::IdleRoom,
     ];
@@ -74,15 +78,19 @@ impl Workload {
             Self::MicRooms => "mic_rooms",
             Self::Elsewhere => "elsewhere",
             Self::ElsewhereAlone => "elsewhere_1",
+            Self::Callbacks => "callbacks",
             Self::HeldRoom => "held_room",
             Self::IdleRoom => "idle_room",
         }
     }
 
-    /// Whether this server can do it: the peer has eight seats in a room, takes no seat command elsewhere, and keeps
-    /// no room that is empty.
+    /// Whether this server can do it: the peer has eight seats in a room, takes no seat command elsewhere nor any
+    /// callback, and keeps no room that is empty.
     pub(crate) const fn is_known_to(self, kind: Kind) -> bool {
-        let is_ours = matches!(self, Self::MicOne | Self::Elsewhere | Self::ElsewhereAlone | Self::IdleRoom);
+        let is_ours = matches!(
+            self,
+            Self::MicOne | Self::Elsewhere | Self::ElsewhereAlone | Self::Callbacks | Self::IdleRoom
+        );
         matches!(kind, Kind::Dais) || !is_ours
     }
 
@@ -90,6 +98,7 @@ impl Workload {
         match self {
             Self::MicOne => Needs { seats: 64, ..Needs::default() },
             Self::Elsewhere | Self::ElsewhereAlone => Needs { instances: 2, ..Needs::default() },
+            Self::Callbacks => Needs { instances: 3, ..Needs::default() },
             Self::HeldRoom | Self::IdleRoom => Needs { idle: NEVER, ..Needs::default() },
             _ => Needs::default(),
         }
@@ -109,6 +118,7 @@ impl Workload {
             Self::MicRooms => mics(&server, 1_000, 1_000, 4, confirms).await,
             Self::Elsewhere => elsewhere(&server, 4_000, HOSTS_ELSEWHERE).await,
             Self::ElsewhereAlone => elsewhere(&server, 1_000, 1).await,
+            Self::Callbacks => callbacks(&server).await,
             Self::HeldRoom => filled(&server, 500, 10, true).await,
             Self::IdleRoom => filled(&server, 500, 10, false).await,
         }

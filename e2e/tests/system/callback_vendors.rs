@@ -2,14 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use e2e::callback::sign;
+use e2e::callback::{mac, sign};
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Event;
 use e2e::http::{self, Response};
 use e2e::token::APP;
 use e2e::wait::{SOON, until};
 use futures_util::SinkExt as _;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use key_prefix::KeyKind;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -264,12 +263,6 @@ async fn how_loud_somebody_is_goes_to_members_and_watchers_a_few_times_a_second(
     assert!(said > 30, "{said}");
     assert!(f64::from(told) <= 2.0 + took * 5.0, "{told} in {took} s");
     assert_eq!(stage.past().await.events().count(), before, "nothing is kept of it");
-}
-
-fn mac(secret: &str, text: &str) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().to_vec()
 }
 
 /// The end of a router, as each of the hosted vendors says it: its word, the body, and the header that proves it.

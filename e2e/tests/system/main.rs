@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod browsers;
+mod callback_sizes;
 mod callback_vendors;
 mod callbacks;
+mod callbacks_under_fire;
 mod calls;
 mod clients;
 mod commands_bad_input;

@@ -1,5 +1,6 @@
 //! What a request carries beside its path, from bytes to checked types. What is wrong is named with its place.
 
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use http::request::Parts;
@@ -50,10 +51,16 @@ impl<T: DeserializeOwned> FromRequest<Arc<Node>> for Body<T> {
 
 /// The bytes of a body, within the limit of its route, which is `most_bytes`.
 pub(super) async fn whole(request: Request, node: &Arc<Node>, most_bytes: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        ApiError::new(ErrorCode::PayloadTooLarge, format!("the body has more than {most_bytes} bytes")).into()
+    };
+    // Who says that it is too much need not send it.
+    if request.body().size_hint().lower() > most_bytes as u64 {
+        return Err(too_large());
+    }
     Bytes::from_request(request, node).await.map_err(|rejection| {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            let message = format!("the body has more than {most_bytes} bytes");
-            ApiError::new(ErrorCode::PayloadTooLarge, message).into()
+            too_large()
         } else {
             ApiError::bad_request("the body could not be read").into()
         }
