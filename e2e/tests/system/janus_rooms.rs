@@ -115,6 +115,17 @@ impl Look {
     }
 
     /// Waits until there is no such router.
+    /// Waits until Janus has this participant audible, or not.
+    async fn hears(&self, name: &Value, audible: bool) {
+        eventually(SOON, async || {
+            let there = self.server.list_participants(&self.router).await;
+            let there = there.map_err(|error| error.to_string())?;
+            let so = there.iter().any(|it| json!(*it.name) == *name && it.audible == Some(audible));
+            if so { Ok(()) } else { Err(format!("{there:?}")) }
+        })
+        .await;
+    }
+
     pub(crate) async fn is_gone(&self) {
         eventually(SOON, async || match self.server.adopt_router(&self.router).await {
             Err(MediaError::NotFound { .. }) => Ok(()),
@@ -162,6 +173,46 @@ async fn without_any_event_a_speaker_is_confirmed_a_stranger_put_out_and_a_kick_
     look.is_gone().await;
     let past = stage.past().await;
     assert!(past.cell.router.is_none() && past.cell.duties.is_empty(), "{:?}", past.cell.duties);
+}
+
+/// How often the room was compared with Janus's list.
+async fn compared(stage: &Stage) -> f64 {
+    stage.cluster[0].metrics().await.sum("dais_reconciled_total", &[("what", "compared")])
+}
+
+#[tokio::test]
+async fn without_any_event_a_lost_mute_and_a_vanished_speaker_are_right_within_two_comparisons() {
+    let janus = Janus::start().await;
+    let stage = stage(1, &[&janus]).await;
+    let mut hanna = stage.enter("hanna", "host").await;
+    stage.enter("ann", "guest").await;
+    let of_ann = granted(&stage, "ann", 1).await;
+    assert_eq!(hanna.view.peers["hanna"]["media"], json!([granted(&stage, "hanna", 1).await["id"]]));
+    stage.ask("ann", "mic:up", json!({})).await;
+    let (mut client, _flow) = speaks(&of_ann).await;
+    hanna.until("ann is heard", |view| view.seat_of("ann")["state"] == "publishing").await;
+    let look = Look::at(&janus, &of_ann);
+
+    stage.ask("hanna", "mic:mute", json!({ "user": "ann", "muted": true })).await;
+    look.hears(&of_ann["id"], false).await;
+    let before = compared(&stage).await;
+    // Janus lets her unmute herself, and tells nobody.
+    let (answer, _) = client.request(json!({ "request": "configure", "muted": false }), None).await;
+    assert_eq!(answer["result"], "ok", "{answer}");
+    look.hears(&of_ann["id"], false).await;
+    // One may have been under way.
+    let after = compared(&stage).await;
+    assert!(after - before <= 3.0, "{before} … {after}");
+    assert_eq!(hanna.view.seat_of("ann")["state"], "publishing", "who is muted keeps the seat");
+
+    drop(client);
+    look.has(&[]).await;
+    let before = compared(&stage).await;
+    hanna.until("the seat is free", |view| view.seat_of("ann").is_null()).await;
+    let after = compared(&stage).await;
+    assert!(after - before <= 3.0, "{before} … {after}");
+    assert_eq!(stage.freed("ann").await, ["room_exited"]);
+    assert!(hanna.view.peers.contains_key("ann"), "presence goes on");
 }
 
 #[tokio::test]
