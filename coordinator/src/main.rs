@@ -4,9 +4,12 @@ use clap::Parser as _;
 use coordinator::auth::{MintRequest, TokenRole, Verifier};
 use coordinator::cli::{Cli, Command, Serve, Token, duration};
 use coordinator::config::{Config, LogFormat, Overrides};
+use coordinator::media::MediaServers;
 use coordinator::{clock, dev, error, http, serve, store};
 use key_prefix::{AppCode, RoomId, UserId};
+use media_bridge::ClockMs;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::io::AsyncReadExt as _;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -81,7 +84,11 @@ async fn check(flags: Serve) -> Result<(), Failure> {
         server.kind,
         server.version,
         if server.append_only { "on" } else { "off" },
-    ))
+    ))?;
+    let now: ClockMs = Arc::new(|| i64::try_from(clock::unix_millis()).unwrap_or(i64::MAX));
+    let (said, all_work) = MediaServers::new(&config, &keys.prefix().to_string(), &now)?.prove().await;
+    print(&said)?;
+    if all_work { Ok(()) } else { Err("a media server cannot be used".into()) }
 }
 
 fn mint(token: &Token) -> Result<String, Failure> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use media_bridge::{
     AgoraConfig, AgoraServer, ApiTokens, ClockMs, GenericConfig, GenericServer, Guard, IceServer,
@@ -55,6 +56,25 @@ impl MediaServers {
                 servers.nodes.watch(&node, checks, spread, ending).await;
             });
         }
+    }
+
+    /// Asks every server once how it is. A line for each, and whether all of them work.
+    pub async fn prove(&self) -> (String, bool) {
+        let asked = self.nodes.all().iter().map(async |node| (node, node.server().health().await));
+        let (mut lines, mut all_work) = (String::new(), true);
+        for (node, health) in join_all(asked).await {
+            let how = match &health {
+                Ok(_) => "works".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            all_work &= health.is_ok();
+            lines.push_str(&format!(
+                "media server {:?}: {}, {how}\n",
+                node.name,
+                node.server().kind().word()
+            ));
+        }
+        (lines, all_work)
     }
 
     /// The STUN and TURN servers for one participant, whose credentials end by themselves.

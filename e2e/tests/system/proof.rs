@@ -5,6 +5,7 @@
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Driver;
 use e2e::http;
+use e2e::janus::Janus;
 use e2e::process::Process;
 use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use e2e::token::Token;
@@ -17,6 +18,7 @@ use std::process::Command;
 use std::{env, fs};
 use tempfile::TempDir;
 
+use crate::janus_rooms::section;
 use crate::stored::of_room;
 
 fn binary() -> PathBuf {
@@ -69,6 +71,23 @@ async fn a_cluster_node_is_refused() {
     .await;
     let written = server.command(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).await;
     assert_eq!(written.number(), Some(0));
+}
+
+#[tokio::test]
+async fn media_servers_are_asked_how_they_are() {
+    let redis = RedisServer::start(Flavor::Redis).await;
+    let janus = Janus::start().await;
+    let there = CoordinatorOptions::new("a", &redis.url()).toml(&section("there", &janus));
+    let (code, process) = check(&there, &[]).await;
+    says(&process, "media server \"there\": janus, works").await;
+    assert_eq!(code, Some(0), "{:?}", process.log_lines());
+    let gone = "[[media]]\nname = \"gone\"\nkind = \"generic\"\nurl = \"http://127.0.0.1:1\"\n\
+                credentials = { secret = \"a secret that both sides know and keep\" }\n";
+    let (code, process) = check(&there.toml(gone), &[]).await;
+    says(&process, "media server \"gone\": generic, media server unavailable").await;
+    says(&process, "media server \"there\": janus, works").await;
+    says(&process, "a media server cannot be used").await;
+    assert_eq!(code, Some(1));
 }
 
 #[tokio::test]
