@@ -14,6 +14,10 @@ use crate::{Generation, MediaKind, PeerRef, RoomRef};
 const LENGTH: usize = 26;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
+/// Names of monitors begin with what is in no other name, and their numbers here.
+const MONITOR: char = '1';
+const MONITORS: u32 = 0xF000_0000;
+
 /// Gives the names of one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
@@ -34,20 +38,39 @@ impl Names {
 
     /// The name of one device of a user in a room at media servers of a kind; the same in each of the room's routers.
     ///
-    /// Where people are known by numbers only ([`MediaKind::numbers_people`]), it is one from 1 to 4294967295. Among
+    /// Where people are known by numbers only ([`MediaKind::numbers_people`]), it is one from 1 to 4026531839. Among
     /// fifty devices in a room, two get the same one in three rooms of ten million.
     #[must_use]
     pub fn participant(&self, kind: MediaKind, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
         if kind.numbers_people() {
-            return self.number(room, peer);
+            return (self.number(room, peer) % MONITORS).max(1).to_string().into();
         }
         self.digest(&["participant", &room.app, &room.room, &peer.user, &peer.peer])
     }
 
-    fn number(&self, room: &RoomRef, peer: &PeerRef) -> Arc<str> {
+    /// The name of a connection that listens without being in the room; told from everybody else's by
+    /// [`is_monitor`](Self::is_monitor).
+    #[must_use]
+    pub fn monitor(&self, kind: MediaKind, room: &RoomRef, who: &PeerRef) -> Arc<str> {
+        if kind.numbers_people() {
+            return (MONITORS | self.number(room, who)).to_string().into();
+        }
+        format!("{MONITOR}{}", self.digest(&["monitor", &room.app, &room.room, &who.user, &who.peer])).into()
+    }
+
+    /// Whether this is the name of a monitor at media servers of a kind.
+    #[must_use]
+    pub fn is_monitor(kind: MediaKind, name: &str) -> bool {
+        if kind.numbers_people() {
+            return name.parse::<u32>().is_ok_and(|number| number >= MONITORS);
+        }
+        name.starts_with(MONITOR)
+    }
+
+    fn number(&self, room: &RoomRef, peer: &PeerRef) -> u32 {
         let hash = self.hash(&["participant number", &room.app, &room.room, &peer.user, &peer.peer]);
         let [a, b, c, d, ..] = *hash.as_bytes();
-        u32::from_be_bytes([a, b, c, d]).max(1).to_string().into()
+        u32::from_be_bytes([a, b, c, d])
     }
 
     fn hash(&self, parts: &[&str]) -> blake3::Hash {
@@ -108,6 +131,12 @@ mod tests {
                     let number = names.participant(MediaKind::Agora, &room, &peer);
                     assert!(number.parse::<u32>().is_ok_and(|number| number > 0), "{number}");
                     assert!(seen.insert(number));
+                    for kind in [MediaKind::Generic, MediaKind::Agora] {
+                        let (name, monitor) =
+                            (names.participant(kind, &room, &peer), names.monitor(kind, &room, &peer));
+                        assert!(seen.insert(Arc::clone(&monitor)) && monitor.len() <= 32, "{monitor}");
+                        assert!(Names::is_monitor(kind, &monitor) && !Names::is_monitor(kind, &name));
+                    }
                 }
             }
         }

@@ -1,11 +1,16 @@
 //! `media:publish` and `media:subscribe`: offers and answers of the embedded media server. `media:grant`: what lets a
-//! member use an external one, made anew.
+//! member use an external one, made anew, or a monitor listen there.
 
-use media_bridge::{MediaError, PeerRef, RoomRef};
+use key_prefix::RoomKey;
+use media_bridge::{Generation, Grant, MediaError, Member, PeerRef, Permissions, RoomRef, Router};
+use std::sync::Arc;
 
 use super::dispatch::{Answer, Asking, raw};
 use super::requests::{InRoom, Media};
 use crate::error::{ApiError, ErrorCode};
+use crate::media::Placed;
+use crate::room::desk::with_ice;
+use crate::room::gateway;
 use crate::room::names::json_string;
 use crate::room::work::{Membership, Refusal, Work, not_in_room};
 
@@ -46,14 +51,73 @@ pub(super) async fn grant(asking: &Asking, request: InRoom) -> Answer {
     }
     let room = asking.room(request.room.clone())?;
     let sid = asking.client.sid();
-    let Some(handle) = asking.node.rooms.find(&room) else { return Err(not_in_room(request.room.as_str())) };
-    match handle.ask(|reply| Work::Grant(sid, reply)).await {
-        Ok(grant) => {
-            raw(format!(r#"{{"ok":true,"media":{}}}"#, serde_json::to_string(&grant).unwrap_or_default()))
+    let grant = if asking.node.watches.monitors(&room, sid) {
+        listen(asking, &room).await?
+    } else {
+        let Some(handle) = asking.node.rooms.find(&room) else {
+            return Err(not_in_room(request.room.as_str()));
+        };
+        match handle.ask(|reply| Work::Grant(sid, reply)).await {
+            Ok(grant) => grant,
+            Err(Refusal::Gone) => return Err(not_in_room(request.room.as_str())),
+            Err(Refusal::Api(error)) => return Err(error),
         }
-        Err(Refusal::Gone) => Err(not_in_room(request.room.as_str())),
-        Err(Refusal::Api(error)) => Err(error),
+    };
+    raw(format!(r#"{{"ok":true,"media":{}}}"#, serde_json::to_string(&grant).unwrap_or_default()))
+}
+
+/// A monitor that was let into a room's router; put out when it is dropped.
+#[derive(Debug)]
+pub(super) struct Listening {
+    at: Placed,
+    name: Arc<str>,
+}
+
+impl Listening {
+    pub(super) const fn new(at: Placed, name: Arc<str>) -> Self {
+        Self { at, name }
     }
+
+    /// Whether it is in this router under this name.
+    pub(super) fn at(&self, at: &Placed, name: &str) -> bool {
+        *self.name == *name && self.at.router == at.router
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (at, name) = (self.at.clone(), Arc::clone(&self.name));
+        runtime.spawn(async move {
+            if let Err(error) = at.node.server().remove_participant(&at.router, &name).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a monitor may still listen");
+            }
+        });
+    }
+}
+
+/// Lets a monitor listen. It is no peer of the room, so this instance lets it in and puts it out, whoever owns the room.
+pub(super) async fn listen(asking: &Asking, room: &RoomKey) -> Result<Grant, ApiError> {
+    let unavailable = || ApiError::new(ErrorCode::MediaUnavailable, "the room has no media router just now");
+    let (node, sid) = (&asking.node, asking.client.sid());
+    let remote = gateway::read(node, room).await?.ok_or_else(|| not_in_room(room.room()))?;
+    let record = remote.cell().router.as_ref().ok_or_else(unavailable)?;
+    let server = node.media.nodes.find(&record.node).ok_or_else(unavailable)?;
+    let room_ref = RoomRef::new(room.app(), room.room());
+    let router = Router {
+        room: room_ref.clone(),
+        name: Arc::clone(&record.name),
+        generation: Generation(record.generation),
+    };
+    let at = Placed { node: Arc::clone(server), router };
+    let identity = asking.connection().identity();
+    let who = PeerRef::new(identity.user.shared(), sid.as_str());
+    let name = node.media.names.monitor(at.node.server().kind(), &room_ref, &who);
+    let member = Member { name: Arc::clone(&name), peer: who, display: None };
+    let granted = at.node.server().grant(&at.router, &member, Permissions::LISTEN).await;
+    let grant = granted.map_err(|error| refusal(&error))?;
+    node.watches.listens(room, sid, at, name);
+    Ok(with_ice(node, grant, &member))
 }
 
 fn refusal(error: &MediaError) -> ApiError {

@@ -11,9 +11,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::dispatch::{Answer, Asking, raw};
+use super::media::{self, Listening};
 use super::requests::Watch;
 use super::{Client, Delivery};
 use crate::error::{ApiError, ErrorCode};
+use crate::media::Placed;
 use crate::node::Node;
 use crate::paths::{Astray, Class as _, Fanout, Owner};
 use crate::room::names::{RoomNames, json_string};
@@ -36,7 +38,13 @@ struct Watched {
     /// Up to these versions everybody who watches has been told: a message that comes behind a snapshot with the
     /// same in it is not passed on again.
     told: (u64, u64),
-    audience: HashMap<(Sid, View), Client>,
+    audience: HashMap<(Sid, View), Watcher>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    client: Client,
+    listens: Option<Listening>,
 }
 
 /// Rooms watched from here and by whom.
@@ -135,7 +143,8 @@ impl Watches {
             told: (0, 0),
             audience: HashMap::new(),
         });
-        watched.audience.insert((client.sid(), view), client.clone());
+        let watcher = Watcher { client: client.clone(), listens: None };
+        watched.audience.entry((client.sid(), view)).or_insert(watcher);
         Arc::clone(&watched.names)
     }
 
@@ -148,6 +157,25 @@ impl Watches {
         // A room that was made anew begins anew.
         watched.told = (watched.told.0.min(snapshot.0), watched.told.1.min(snapshot.1));
         is_newest
+    }
+
+    /// Whether a connection monitors a room.
+    pub(super) fn monitors(&self, room: &RoomKey, sid: Sid) -> bool {
+        self.lock().get(room).is_some_and(|watched| watched.audience.contains_key(&(sid, View::Monitor)))
+    }
+
+    /// Notes that a monitor was let into the room's router: it is put out when it no longer monitors the room.
+    pub(super) fn listens(&self, room: &RoomKey, sid: Sid, at: Placed, name: Arc<str>) {
+        let mut rooms = self.lock();
+        let watcher = rooms.get_mut(room).and_then(|it| it.audience.get_mut(&(sid, View::Monitor)));
+        let listens = watcher.map(|watcher| &mut watcher.listens);
+        let is_known = |it: &Option<Listening>| it.as_ref().is_some_and(|it| it.at(&at, &name));
+        match listens {
+            Some(listens) if is_known(listens) => {}
+            Some(listens) => *listens = Some(Listening::new(at, name)),
+            // Gone meanwhile.
+            None => drop(Listening::new(at, name)),
+        }
     }
 
     /// Takes a client out; the rooms that nobody watches any more are given up.
@@ -193,7 +221,7 @@ impl Watches {
         else {
             return false;
         };
-        for ((sid, view), client) in &watched.audience {
+        for ((sid, view), Watcher { client, .. }) in &watched.audience {
             let is_told = *view == View::Card && watched.audience.contains_key(&(*sid, View::Monitor));
             if !is_told {
                 client.send(Fanout::WatchedSpeakers, &body);
@@ -244,7 +272,7 @@ impl Watches {
                 return;
             };
             let monitored = envelope.monitored();
-            for ((_, view), client) in &watched.audience {
+            for ((_, view), Watcher { client, .. }) in &watched.audience {
                 let classes = match view {
                     View::Card => &[Fanout::Card][..],
                     View::Monitor => &monitored,
@@ -288,7 +316,7 @@ impl Watches {
             let head = &watched.names.event_head;
             let body = format!(r#"{head},"of":"{of}","from":{from},"to":{to},"snapshot":{snapshot}}}"#);
             let Ok(body) = RawValue::from_string(body) else { continue };
-            for ((_, view), client) in &watched.audience {
+            for ((_, view), Watcher { client, .. }) in &watched.audience {
                 let class = match (view, of) {
                     (View::Card, _) => Fanout::Card,
                     (View::Monitor, "settings") => Fanout::MonitoredUpdate,
@@ -412,6 +440,12 @@ pub(super) async fn monitor(asking: &Asking, room: RoomKey) -> Answer {
     asking.connection().watched().insert(room.clone());
     match begin(asking, &room, View::Monitor).await {
         Ok(Some(snapshot)) => {
+            // Where a server is asked for it, this must not wait: the monitor asks by itself.
+            let grant = match asking.app.media_kind.filter(|kind| kind.grants_by_itself()) {
+                Some(_) => media::listen(asking, &room).await.ok(),
+                None => None,
+            };
+            let grant = serde_json::to_string(&grant).unwrap_or_else(|_| "null".to_owned());
             let identity = asking.connection().identity();
             let me = format!(
                 r#"{{"peer":{},"user":{},"role":"monitor"}}"#,
@@ -421,7 +455,7 @@ pub(super) async fn monitor(asking: &Asking, room: RoomKey) -> Answer {
             let now = asking.node.redis_clock.now_ms();
             let heartbeat = asking.app.heartbeat.as_millis();
             raw(format!(
-                r#"{{"ok":true,"self":{me},"room":{snapshot},"media":null,"messages":{{"lastSeq":0}},"serverTime":{now},"heartbeatMs":{heartbeat}}}"#
+                r#"{{"ok":true,"self":{me},"room":{snapshot},"media":{grant},"messages":{{"lastSeq":0}},"serverTime":{now},"heartbeatMs":{heartbeat}}}"#
             ))
         }
         Ok(None) => {

@@ -3,7 +3,7 @@
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Event;
 use e2e::janus::{ADMIN_KEY, ADMIN_SECRET, API_SECRET, Client, Flow, Janus, TOKEN_SECRET};
-use e2e::wait::{SOON, eventually};
+use e2e::wait::{SOON, eventually, until};
 use media_bridge::{
     Generation, JanusConfig, JanusPlugin, JanusServer, MediaError, MediaServer as _, RoomRef, Router,
 };
@@ -213,6 +213,31 @@ async fn without_any_event_a_lost_mute_and_a_vanished_speaker_are_right_within_t
     assert!(after - before <= 3.0, "{before} … {after}");
     assert_eq!(stage.freed("ann").await, ["room_exited"]);
     assert!(hanna.view.peers.contains_key("ann"), "presence goes on");
+}
+
+#[tokio::test]
+async fn a_monitor_listens_from_any_instance_and_is_put_out_when_it_leaves() {
+    let janus = Janus::start().await;
+    let stage = stage(2, &[&janus]).await;
+    stage.enter("ann", "guest").await;
+    let of_ann = granted(&stage, "ann", 1).await;
+    stage.ask("ann", "mic:up", json!({})).await;
+    let (_client, _flow) = speaks(&of_ann).await;
+    let mona = stage.monitor("mona", 1).await;
+    let of_mona = mona.ask("media:grant", json!({})).await["media"].clone();
+    assert_eq!((&of_mona["room"], &of_mona["generation"]), (&of_ann["room"], &of_ann["generation"]));
+    assert_eq!(mona.ask("media:grant", json!({})).await["media"]["id"], of_mona["id"]);
+    let (_listener, _noise) = speaks(&of_mona).await;
+    let look = Look::at(&janus, &of_ann);
+    look.has(&[&of_ann["id"], &of_mona["id"]]).await;
+    // Janus lets everybody speak; the room's owner does not, and leaves it where it is.
+    look.hears(&of_mona["id"], false).await;
+    let before = compared(&stage).await;
+    until("the room was compared again", SOON, async || compared(&stage).await >= before + 2.0).await;
+    look.has(&[&of_ann["id"], &of_mona["id"]]).await;
+    look.hears(&of_ann["id"], true).await;
+    mona.ask("room:leave", json!({})).await;
+    look.has(&[&of_ann["id"]]).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use media_bridge::{MediaError, MediaKind, Participant};
+use media_bridge::{MediaError, MediaKind, Member, Names, Participant, PeerRef, Permissions};
 use room_cell::{
     Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, MicSession, Millis, Peer, Sitter,
     Speaking,
@@ -36,11 +36,16 @@ impl Actor {
             room.cell().users.values().flat_map(|presence| presence.peers.clone()).collect();
         let mut here: HashMap<Arc<str>, Arc<Peer>> =
             people.into_iter().map(|peer| (self.member(&peer).name, peer)).collect();
+        let kind = self.app.media_kind.unwrap_or(MediaKind::Embedded);
         let mut reports = Vec::new();
         let mut heard = HashSet::new();
         for participant in there {
             let Some(peer) = here.remove(&participant.name) else {
-                self.put_out(&participant);
+                if Names::is_monitor(kind, &participant.name) {
+                    self.silence(&participant);
+                } else {
+                    self.put_out(&participant);
+                }
                 continue;
             };
             if participant.audible == Some(true) {
@@ -159,6 +164,17 @@ impl Actor {
             (Speaking::Publishing { .. }, false) if !sitter.muted => Some(MediaFact::AudioStopped),
             _ => None,
         }
+    }
+
+    /// A monitor listens; whoever let it in puts it out.
+    fn silence(&self, monitor: &Participant) {
+        if monitor.audible != Some(true) && monitor.may_publish_audio != Some(true) {
+            return;
+        }
+        let Some(at) = self.placed() else { return };
+        let name = Arc::clone(&monitor.name);
+        let member = Member { name, peer: PeerRef::new("", ""), display: None };
+        self.ask_desk(Job::Permit { at, member, permissions: Permissions::LISTEN, duty: None });
     }
 
     /// Somebody is at the media server who is not in the room.
