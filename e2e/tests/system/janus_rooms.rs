@@ -173,6 +173,10 @@ async fn without_any_event_a_speaker_is_confirmed_a_stranger_put_out_and_a_kick_
     look.is_gone().await;
     let past = stage.past().await;
     assert!(past.cell.router.is_none() && past.cell.duties.is_empty(), "{:?}", past.cell.duties);
+    let metrics = stage.cluster[0].metrics().await;
+    for call in ["open", "list", "remove", "close"] {
+        assert!(metrics.sum("dais_media_calls_total", &[("call", call), ("result", "ok")]) >= 1.0, "{call}");
+    }
 }
 
 /// How often the room was compared with Janus's list.
