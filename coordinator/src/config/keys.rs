@@ -290,7 +290,7 @@ pub(super) const MEDIA: &[Key] = &[
     key(
         "stable_ms",
         Default("10000"),
-        "One that failed gets new rooms when it has been well for so long, 0 to 600000 ms; twice as long each time that it fails again.",
+        "One that failed gets new rooms when it has been well for so long, 0 to 600000 ms; twice as long each time that it fails again. Where no other is well, at once.",
     ),
     key("give_up_ms", Default("30000"), "Silence for so long is a failure, 1000 to 600000 ms."),
 ];
