@@ -1,5 +1,6 @@
 //! The media servers of this instance, and what every grant names beside them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use media_bridge::{
     AgoraConfig, AgoraServer, ApiTokens, ClockMs, GenericConfig, GenericServer, Guard, IceServer,
-    JanusConfig, JanusPlugin, JanusServer, LivekitConfig, LivekitServer, MediaError, MediaServer, Names,
-    Node as MediaNode, NodeState, Nodes, Router, TrtcConfig, TrtcServer,
+    JanusConfig, JanusPlugin, JanusServer, LivekitConfig, LivekitServer, MediaError, MediaServer,
+    MonitorNames, Names, Node as MediaNode, NodeState, Nodes, Router, TrtcConfig, TrtcServer,
 };
 use sha1::Sha1;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ pub struct MediaServers {
     pub nodes: Nodes,
     /// Names of routers and participants.
     pub names: Names,
+    monitors: HashMap<Arc<str>, MonitorNames>,
     turn: Turn,
 }
 
@@ -35,14 +37,18 @@ impl MediaServers {
     /// # Errors
     /// `Unavailable` if one of them cannot be used at all.
     pub fn new(config: &Config, scope: &str, clock: &ClockMs) -> Result<Self, MediaError> {
-        let mut nodes = Vec::new();
+        let (mut nodes, mut monitors) = (Vec::new(), HashMap::new());
         for media in &config.media {
+            if let Some(secret) = media.server.secret() {
+                let names = MonitorNames::new(media.kind(), secret.expose().as_bytes());
+                monitors.insert(Arc::clone(&media.name), names);
+            }
             if let Some(server) = server(media, clock)? {
                 let guard = Guard::new(server, media.deadline);
                 nodes.push(Arc::new(MediaNode::new(Arc::clone(&media.name), guard, media.weight)));
             }
         }
-        Ok(Self { nodes: Nodes::new(nodes), names: Names::new(scope), turn: config.turn.clone() })
+        Ok(Self { nodes: Nodes::new(nodes), names: Names::new(scope), monitors, turn: config.turn.clone() })
     }
 
     /// Checks every server until told to end.
@@ -56,6 +62,11 @@ impl MediaServers {
                 servers.nodes.watch(&node, checks, spread, ending).await;
             });
         }
+    }
+
+    /// Names of monitors at a media server.
+    pub fn monitors(&self, node: &str) -> Option<&MonitorNames> {
+        self.monitors.get(node)
     }
 
     /// Asks every server once how it is. A line for each, and whether all of them work.
@@ -232,7 +243,8 @@ mod tests {
             secret: Some(Secret::new("north")),
             ttl: Duration::from_secs(60),
         };
-        let servers = MediaServers { nodes: Nodes::default(), names: Names::new("s"), turn };
+        let servers =
+            MediaServers { nodes: Nodes::default(), names: Names::new("s"), monitors: HashMap::new(), turn };
         let [stun, relay] = &*servers.ice_servers("p", 1_000) else { panic!("two") };
         assert_eq!((stun.urls.len(), &stun.username), (1, &None));
         assert_eq!(relay.urls, ["turn:b:2", "turns:c:3"]);

@@ -76,7 +76,7 @@ pub use livekit::{LivekitCallbacks, LivekitConfig, LivekitServer};
 pub use model::{
     Connected, Generation, Grant, GrantBody, IceServer, PeerRef, Permissions, RoomRef, TrackKind, TrackRef,
 };
-pub use names::Names;
+pub use names::{MonitorNames, Names};
 pub use nodes::{Checks, Node, NodeState, Nodes};
 pub use server::{Abilities, Load, MediaKind, MediaServer, Member, Participant, Router};
 pub use trtc::{TrtcCallbacks, TrtcConfig, TrtcServer};

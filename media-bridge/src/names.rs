@@ -48,25 +48,6 @@ impl Names {
         self.digest(&["participant", &room.app, &room.room, &peer.user, &peer.peer])
     }
 
-    /// The name of a connection that listens without being in the room; told from everybody else's by
-    /// [`is_monitor`](Self::is_monitor).
-    #[must_use]
-    pub fn monitor(&self, kind: MediaKind, room: &RoomRef, who: &PeerRef) -> Arc<str> {
-        if kind.numbers_people() {
-            return (MONITORS | self.number(room, who)).to_string().into();
-        }
-        format!("{MONITOR}{}", self.digest(&["monitor", &room.app, &room.room, &who.user, &who.peer])).into()
-    }
-
-    /// Whether this is the name of a monitor at media servers of a kind.
-    #[must_use]
-    pub fn is_monitor(kind: MediaKind, name: &str) -> bool {
-        if kind.numbers_people() {
-            return name.parse::<u32>().is_ok_and(|number| number >= MONITORS);
-        }
-        name.starts_with(MONITOR)
-    }
-
     fn number(&self, room: &RoomRef, peer: &PeerRef) -> u32 {
         let hash = self.hash(&["participant number", &room.app, &room.room, &peer.user, &peer.peer]);
         let [a, b, c, d, ..] = *hash.as_bytes();
@@ -84,14 +65,66 @@ impl Names {
     }
 
     fn digest(&self, parts: &[&str]) -> Arc<str> {
-        let hash = self.hash(parts);
-        let bytes = hash.as_bytes();
-        let letter = |at: usize| {
-            let (byte, shift) = (at * 5 / 8, 11 - at * 5 % 8);
-            let pair = u16::from_be_bytes([bytes[byte], bytes[byte + 1]]);
-            char::from(ALPHABET[usize::from(pair >> shift & 31)])
-        };
-        (0..LENGTH).map(letter).collect::<String>().into()
+        letters(&self.hash(parts), LENGTH).into()
+    }
+}
+
+fn letters(hash: &blake3::Hash, count: usize) -> String {
+    let bytes = hash.as_bytes();
+    let letter = |at: usize| {
+        let (byte, shift) = (at * 5 / 8, 11 - at * 5 % 8);
+        let pair = u16::from_be_bytes([bytes[byte], bytes[byte + 1]]);
+        char::from(ALPHABET[usize::from(pair >> shift & 31)])
+    };
+    (0..count).map(letter).collect()
+}
+
+/// Names of those who listen at one media server without being in the room. Nobody else can make one up, where a media
+/// server lets people choose their names.
+#[derive(Clone)]
+pub struct MonitorNames {
+    kind: MediaKind,
+    key: [u8; 32],
+}
+
+impl std::fmt::Debug for MonitorNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MonitorNames").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl MonitorNames {
+    /// Names at a media server of this kind, proved by a secret that all coordinators share.
+    #[must_use]
+    pub fn new(kind: MediaKind, secret: &[u8]) -> Self {
+        Self { kind, key: blake3::derive_key("dais 2026 names of monitors", secret) }
+    }
+
+    /// A name in a router; `nonce` is another one each time.
+    #[must_use]
+    pub fn name(&self, router: &str, nonce: &str) -> Arc<str> {
+        let hash = blake3::hash(nonce.as_bytes());
+        if self.kind.numbers_people() {
+            let [a, b, c, d, ..] = *hash.as_bytes();
+            // Tokens are for one number each: there is nothing to prove.
+            return (MONITORS | u32::from_be_bytes([a, b, c, d])).to_string().into();
+        }
+        let nonce = letters(&hash, LENGTH / 2);
+        format!("{MONITOR}{nonce}{}", self.proof(router, &nonce)).into()
+    }
+
+    /// Whether this is a name that a coordinator gave.
+    #[must_use]
+    pub fn is_one(&self, router: &str, name: &str) -> bool {
+        if self.kind.numbers_people() {
+            return name.parse::<u32>().is_ok_and(|number| number >= MONITORS);
+        }
+        let split = name.strip_prefix(MONITOR).and_then(|name| name.split_at_checked(LENGTH / 2));
+        split.is_some_and(|(nonce, proof)| self.proof(router, nonce) == proof)
+    }
+
+    fn proof(&self, router: &str, nonce: &str) -> String {
+        letters(&blake3::keyed_hash(&self.key, format!("{router}/{nonce}").as_bytes()), LENGTH / 2)
     }
 }
 
@@ -131,16 +164,26 @@ mod tests {
                     let number = names.participant(MediaKind::Agora, &room, &peer);
                     assert!(number.parse::<u32>().is_ok_and(|number| number > 0), "{number}");
                     assert!(seen.insert(number));
-                    for kind in [MediaKind::Generic, MediaKind::Agora] {
-                        let (name, monitor) =
-                            (names.participant(kind, &room, &peer), names.monitor(kind, &room, &peer));
-                        assert!(seen.insert(Arc::clone(&monitor)) && monitor.len() <= 32, "{monitor}");
-                        assert!(Names::is_monitor(kind, &monitor) && !Names::is_monitor(kind, &name));
-                    }
                 }
             }
         }
         let again = Names::new("prod").router(&RoomRef::new("a", "bc"), Generation(1), 0);
         assert!(seen.contains(&again), "and the same name each time");
+    }
+
+    #[test]
+    fn nobody_makes_up_the_name_of_a_monitor() {
+        for kind in [MediaKind::Janus, MediaKind::Agora] {
+            let (ours, others) = (MonitorNames::new(kind, b"ours"), MonitorNames::new(kind, b"others"));
+            let name = ours.name("router", "1");
+            assert!(name.len() <= 32 && name != ours.name("router", "2"), "{name}");
+            assert!(ours.is_one("router", &name));
+            let participant =
+                Names::new("s").participant(kind, &RoomRef::new("a", "r"), &PeerRef::new("u", "p"));
+            assert!(!ours.is_one("router", &participant) && !ours.is_one("router", "1abc"));
+            if !kind.numbers_people() {
+                assert!(!ours.is_one("another", &name) && !others.is_one("router", &name));
+            }
+        }
     }
 }

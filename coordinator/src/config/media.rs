@@ -126,6 +126,20 @@ pub enum MediaServerConfig {
     },
 }
 
+impl MediaServerConfig {
+    /// What all coordinators that use it know, and nobody else; `None` for the embedded one.
+    pub const fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Embedded => None,
+            Self::Janus { room_secret, .. } => Some(room_secret),
+            Self::Livekit { api_secret, .. } => Some(api_secret),
+            Self::Trtc { secret_key, .. } => Some(secret_key),
+            Self::Agora { app_certificate, .. } => Some(app_certificate),
+            Self::Generic { secret, .. } => Some(secret),
+        }
+    }
+}
+
 /// `[turn]`: STUN and TURN servers that clients are told of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Turn {

@@ -10,6 +10,7 @@ use redis_scripts::Claimed;
 use room_cell::{Duty, Millis};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::media::Placed;
 use crate::node::Node;
@@ -89,6 +90,8 @@ pub enum Did {
     Adopted(Generation, Result<(), MediaError>),
     /// Somebody may use it; nobody waited for this.
     Granted(Member, Result<Grant, MediaError>),
+    /// Somebody could not be brought to what they may do, which is nobody's duty.
+    NotPermitted(Member, MediaError),
     /// A duty was done, or not.
     Duty(Duty, u64, Result<(), MediaError>),
     /// The router of a closing room is gone, or not.
@@ -100,18 +103,32 @@ pub enum Did {
 /// The way to a room's desk, which ends with it.
 #[derive(Debug)]
 pub struct Desk {
-    jobs: mpsc::Sender<(Job, Instant)>,
+    jobs: mpsc::Sender<Asked>,
+    tenure: CancellationToken,
+}
+
+struct Asked {
+    job: Job,
+    /// The lease that allows it ends then.
+    until: Instant,
+    /// Or is given back before.
+    tenure: CancellationToken,
 }
 
 impl Desk {
     /// A desk; what it did comes out of the receiver.
     pub fn open(node: Arc<Node>) -> (Self, mpsc::Receiver<Did>) {
-        let (jobs, mut work) = mpsc::channel::<(Job, Instant)>(JOBS);
+        let (jobs, mut work) = mpsc::channel::<Asked>(JOBS);
         let (did, results) = mpsc::channel(JOBS);
         tokio::spawn(async move {
-            while let Some((job, until)) = work.recv().await {
+            while let Some(Asked { job, until, tenure }) = work.recv().await {
                 let what = job.name();
-                let Some(result) = run(&node, job, until).await else { continue };
+                let done = tokio::select! {
+                    biased;
+                    () = tenure.cancelled() => continue,
+                    done = run(&node, job, until) => done,
+                };
+                let Some(result) = done else { continue };
                 if let Some(error) = result.error() {
                     node.metrics.media_calls.with_label_values(&[what, "failed"]).inc();
                     tracing::debug!(what, error = error as &dyn std::error::Error, "media server");
@@ -123,12 +140,24 @@ impl Desk {
                 }
             }
         });
-        (Self { jobs }, results)
+        (Self { jobs, tenure: CancellationToken::new() }, results)
     }
 
     /// Has something done before `until`, when the lease that allows it ends. `false`: there is too much to do.
     pub fn ask(&self, job: Job, until: Instant) -> bool {
-        self.jobs.try_send((job, until)).is_ok()
+        self.jobs.try_send(Asked { job, until, tenure: self.tenure.clone() }).is_ok()
+    }
+
+    /// Drops what is to be done, and what is under way: the room is no longer this instance's.
+    pub fn discard(&mut self) {
+        self.tenure.cancel();
+        self.tenure = CancellationToken::new();
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.tenure.cancel();
     }
 }
 
@@ -154,6 +183,7 @@ impl Did {
                 result.as_ref().err()
             }
             Self::Granted(_, result) => result.as_ref().err(),
+            Self::NotPermitted(_, error) => Some(error),
             Self::Listed(_, _, result) => result.as_ref().err(),
         }
     }
@@ -194,8 +224,10 @@ async fn run(node: &Arc<Node>, job: Job, until: Instant) -> Option<Did> {
         Job::Permit { at, member, permissions, duty } => {
             let call = at.node.server().set_permissions(&at.router, &member, permissions);
             let result = in_time(until, call).await;
-            let (duty, version) = duty?;
-            Did::Duty(duty, version, result)
+            match duty {
+                Some((duty, version)) => Did::Duty(duty, version, result),
+                None => Did::NotPermitted(member, result.err()?),
+            }
         }
         Job::Remove { at, name, duty } => {
             let result = in_time(until, at.node.server().remove_participant(&at.router, &name)).await;

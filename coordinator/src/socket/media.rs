@@ -4,6 +4,7 @@
 use key_prefix::RoomKey;
 use media_bridge::{Generation, Grant, MediaError, Member, PeerRef, Permissions, RoomRef, Router};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::dispatch::{Answer, Asking, raw};
 use super::requests::{InRoom, Media};
@@ -66,6 +67,16 @@ pub(super) async fn grant(asking: &Asking, request: InRoom) -> Answer {
     raw(format!(r#"{{"ok":true,"media":{}}}"#, serde_json::to_string(&grant).unwrap_or_default()))
 }
 
+/// Pauses between the attempts to put a monitor out.
+const PUT_OUT: [Duration; 6] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
 /// A monitor that was let into a room's router; put out when it is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
@@ -78,9 +89,9 @@ impl Listening {
         Self { at, name }
     }
 
-    /// Whether it is in this router under this name.
-    pub(super) fn at(&self, at: &Placed, name: &str) -> bool {
-        *self.name == *name && self.at.router == at.router
+    /// Its name, if it is in this router.
+    pub(super) fn name_at(&self, at: &Placed) -> Option<Arc<str>> {
+        (self.at.router == at.router).then(|| Arc::clone(&self.name))
     }
 }
 
@@ -89,9 +100,12 @@ impl Drop for Listening {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (at, name) = (self.at.clone(), Arc::clone(&self.name));
         runtime.spawn(async move {
-            if let Err(error) = at.node.server().remove_participant(&at.router, &name).await {
+            for pause in PUT_OUT {
+                let Err(error) = at.node.server().remove_participant(&at.router, &name).await else { return };
                 tracing::debug!(error = &error as &dyn std::error::Error, "a monitor may still listen");
+                tokio::time::sleep(pause).await;
             }
+            tracing::warn!(node = %at.node.name, "a monitor could not be put out");
         });
     }
 }
@@ -112,7 +126,10 @@ pub(super) async fn listen(asking: &Asking, room: &RoomKey) -> Result<Grant, Api
     let at = Placed { node: Arc::clone(server), router };
     let identity = asking.connection().identity();
     let who = PeerRef::new(identity.user.shared(), sid.as_str());
-    let name = node.media.names.monitor(at.node.server().kind(), &room_ref, &who);
+    // Under another name each time that it comes, so that its earlier stay is put out and not this one.
+    let known = node.watches.listens_as(room, sid, &at);
+    let names = node.media.monitors(&at.node.name).ok_or_else(unavailable)?;
+    let name = known.unwrap_or_else(|| names.name(&at.router.name, &uuid::Uuid::new_v4().to_string()));
     let member = Member { name: Arc::clone(&name), peer: who, display: None };
     let granted = at.node.server().grant(&at.router, &member, Permissions::LISTEN).await;
     let grant = granted.map_err(|error| refusal(&error))?;

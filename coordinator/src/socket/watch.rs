@@ -164,13 +164,19 @@ impl Watches {
         self.lock().get(room).is_some_and(|watched| watched.audience.contains_key(&(sid, View::Monitor)))
     }
 
+    /// What a monitor is called in a router that it was let into before.
+    pub(super) fn listens_as(&self, room: &RoomKey, sid: Sid, at: &Placed) -> Option<Arc<str>> {
+        let rooms = self.lock();
+        rooms.get(room)?.audience.get(&(sid, View::Monitor))?.listens.as_ref()?.name_at(at)
+    }
+
     /// Notes that a monitor was let into the room's router: it is put out when it no longer monitors the room.
     pub(super) fn listens(&self, room: &RoomKey, sid: Sid, at: Placed, name: Arc<str>) {
         let mut rooms = self.lock();
         let watcher = rooms.get_mut(room).and_then(|it| it.audience.get_mut(&(sid, View::Monitor)));
-        let listens = watcher.map(|watcher| &mut watcher.listens);
-        let is_known = |it: &Option<Listening>| it.as_ref().is_some_and(|it| it.at(&at, &name));
-        match listens {
+        let is_known =
+            |it: &Option<Listening>| it.as_ref().and_then(|it| it.name_at(&at)) == Some(Arc::clone(&name));
+        match watcher.map(|watcher| &mut watcher.listens) {
             Some(listens) if is_known(listens) => {}
             Some(listens) => *listens = Some(Listening::new(at, name)),
             // Gone meanwhile.

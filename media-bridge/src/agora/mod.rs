@@ -3,7 +3,7 @@
 //! A router is a channel, which comes with the first participant and goes with the last, so that nothing has to be made
 //! or found. Tokens are signed here, so a grant asks nobody. Agora's API knows people by numbers only, and users with
 //! accounts of letters cannot be listed or removed by it; so a participant's name here is a number from 1 to
-//! 4026531839 in decimal, as [`Names::participant`](crate::Names::participant) gives it, and clients join with that
+//! 4294967295 in decimal, as [`Names::participant`](crate::Names::participant) gives it, and clients join with that
 //! number.
 //!
 //! What Agora cannot do: say who is heard; take a permission from somebody who is there, other than by a rule that bans
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn names_are_numbers() {
-        for (name, uid) in [("1", 1), ("4026531839", u32::MAX)] {
+        for (name, uid) in [("1", 1), ("4294967295", u32::MAX)] {
             assert_eq!(number(name), Ok(uid));
         }
         for name in ["", "0", "01", "+1", "-1", "4294967296", "1.0", "alice", " 1"] {

@@ -92,8 +92,10 @@ fn about_sitter(
         MediaFact::AudioStopped => {
             let started = sitter.heard.is_some_and(|heard| heard.what == MediaFact::AudioStarted);
             let ends = (started && !kept) || said.to >= settled;
+            // Muting is done by the media server, which then says that it hears nothing.
+            let is_muted = sitter.muted && draft.rules.external_media;
             remember(draft, who, said, clearly);
-            if ends && matches!(sitter.speaking, Speaking::Publishing { .. }) {
+            if ends && !is_muted && matches!(sitter.speaking, Speaking::Publishing { .. }) {
                 free(draft, number, MicEnd::AudioStopped);
             }
         }

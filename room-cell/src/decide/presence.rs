@@ -81,6 +81,9 @@ pub(super) fn join(draft: &mut Draft<'_>, actor: &Actor, joining: &Joining) -> R
     if let Some((seat, sitter)) = seat {
         let session = sitter.session.clone();
         draft.push(Event::SeatKept { seat, session, peer: joining.peer.clone() });
+        if called.is_none() {
+            seats::await_again(draft, seat);
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::Draft;
 use super::media;
 use super::right::Right;
 use crate::cell::{Cell, Seat, Sitter, Speaking};
+use crate::command::MediaFact;
 use crate::event::{AskEnd, ConfirmedBy, Event, MicEnd};
 use crate::id::{MicSession, PeerId, SeatNumber, UserId};
 use crate::refusal::Refusal;
@@ -199,8 +200,29 @@ pub(super) fn mute(
     let (seat, sitter) = seat_of(&draft.cell, &user)?;
     if sitter.muted != muted {
         draft.push(Event::Muted { seat, user, muted });
+        await_unmuted(draft, seat);
     }
     Ok(())
+}
+
+/// An external media server was told to let nothing through of who was muted: they have to be heard again.
+fn await_unmuted(draft: &mut Draft<'_>, seat: SeatNumber) {
+    let sitter = draft.cell.seats.get(&seat).and_then(|seat| seat.sitter.as_ref());
+    let Some(sitter) = sitter.filter(|sitter| !sitter.muted) else { return };
+    let stopped = sitter.heard.as_ref().is_some_and(|heard| heard.what == MediaFact::AudioStopped);
+    if draft.rules.live_list || stopped {
+        await_again(draft, seat);
+    }
+}
+
+/// Whoever was heard through an external media server has the whole time to be heard there again.
+pub(super) fn await_again(draft: &mut Draft<'_>, seat: SeatNumber) {
+    let sitter = draft.cell.seats.get(&seat).and_then(|seat| seat.sitter.as_ref());
+    let is_heard = |sitter: &&Sitter| matches!(sitter.speaking, Speaking::Publishing { .. });
+    let Some(sitter) = sitter.filter(is_heard).filter(|_| draft.rules.external_media) else { return };
+    let (user, session) = (sitter.user.clone(), sitter.session.clone());
+    let deadline = draft.now.after(draft.rules.publish_deadline_ms);
+    draft.push(Event::Awaited { seat, user, session, deadline });
 }
 
 pub(super) fn mute_all(
@@ -215,6 +237,7 @@ pub(super) fn mute_all(
         let differs = sitter.filter(|sitter| sitter.muted != muted && !except.contains(&sitter.user));
         if let Some(user) = differs.map(|sitter| sitter.user.clone()) {
             draft.push(Event::Muted { seat, user, muted });
+            await_unmuted(draft, seat);
         }
     }
     Ok(())

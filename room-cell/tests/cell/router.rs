@@ -229,6 +229,32 @@ fn a_page_that_lost_its_connection_keeps_its_name_at_the_media_server() {
 }
 
 #[test]
+fn whoever_is_muted_keeps_the_seat_and_is_to_be_heard_again() {
+    let (mut room, ann, bob) = standing();
+    room.does(&bob, up("mic"));
+    assert!(room.hears("bob", MediaFact::AudioStarted).is_ok());
+    let mute = |muted| Command::MicMute { user: Some("bob".into()), muted };
+    room.later(1_000);
+    room.does(&ann, mute(true));
+    room.later(1_000);
+    assert!(room.hears("bob", MediaFact::AudioStopped).is_ok());
+    let speaking = |room: &Room| room.cell.seat_of("bob").map(|(_, sitter)| sitter.speaking);
+    assert!(
+        matches!(speaking(&room), Some(Speaking::Publishing { .. })),
+        "the media server did as it was told"
+    );
+    room.later(60_000);
+    assert_eq!(names(&room.does(&ann, mute(false))), ["Muted", "Awaited", "Owed"]);
+    assert!(matches!(speaking(&room), Some(Speaking::PendingPublish { .. })));
+    room.later(1_000);
+    assert!(room.hears("bob", MediaFact::AudioStarted).is_ok());
+    assert!(matches!(speaking(&room), Some(Speaking::Publishing { .. })));
+    // Loaded anew, the page has to be heard too.
+    room.does(&outside("bob", Role::Guest), Command::Join(joining("bob2", Role::Guest)));
+    assert!(matches!(speaking(&room), Some(Speaking::PendingPublish { .. })));
+}
+
+#[test]
 fn only_what_was_begun_for_the_newest_change_settles_a_duty() {
     let (mut room, ann, bob) = standing();
     room.does(&bob, up("mic"));

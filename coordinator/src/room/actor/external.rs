@@ -4,11 +4,11 @@
 //! the cell until it has; what is only looked at is asked again when it is next wanted.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use media_bridge::{Generation, MediaError, MediaKind, Router};
-use room_cell::{Command, Duty, Event, MediaIdentity, MicSession, Millis, Status};
+use room_cell::{Command, Duty, Event, MediaFact, MediaIdentity, MicSession, Millis, Status};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -50,7 +50,9 @@ pub(super) struct External {
     /// Mic sessions of people who were last said not to be there, and since when.
     pub(super) missing: HashMap<MicSession, Millis>,
     /// Peers who could not be given a grant yet.
-    pub(super) ungranted: HashSet<Arc<str>>,
+    pub(super) ungranted: Mutex<HashSet<Arc<str>>>,
+    /// Peers who could not be brought to what they may do, which is nobody's duty.
+    pub(super) unpermitted: HashSet<Arc<str>>,
 }
 
 impl External {
@@ -69,7 +71,8 @@ impl External {
             asking: None,
             names: (0, HashMap::new()),
             missing: HashMap::new(),
-            ungranted: HashSet::new(),
+            ungranted: Mutex::default(),
+            unpermitted: HashSet::new(),
         };
         (external, did)
     }
@@ -115,6 +118,16 @@ impl Actor {
         external.missing.clear();
         (external.placing, external.listing, external.asking) = (false, false, None);
         self.look_after_router();
+        // What an earlier owner left undone, even where nobody is there any more.
+        self.do_duties();
+    }
+
+    /// The room is no longer this instance's: nothing more is asked for it.
+    pub(super) fn stop_external(&mut self) {
+        let Some(external) = &mut self.external else { return };
+        external.desk.discard();
+        external.doing.clear();
+        (external.placing, external.listing, external.asking) = (false, false, None);
     }
 
     /// What an app owed to external media servers before it went over to the embedded one is forgotten: nobody here
@@ -209,6 +222,7 @@ impl Actor {
             self.end_router();
             self.do_duties();
             self.grant_the_rest();
+            self.permit_the_rest();
         }
         if list {
             self.ask_who_is_there();
@@ -223,14 +237,16 @@ impl Actor {
         }
     }
 
+    /// Whether the media server can say who is there.
+    pub(super) fn has_list(&self) -> bool {
+        // Agora says who is there, and nothing of who is heard.
+        self.app.media_kind.is_some_and(|kind| kind.tells_who_is_heard() || kind == MediaKind::Agora)
+    }
+
     /// Asks the media server who is there; `false` where that cannot be asked.
     pub(super) fn ask_who_is_there(&mut self) -> bool {
-        let can_tell = self.app.media_kind.is_some_and(|kind| {
-            // Agora says who is there, and nothing of who is heard.
-            kind.tells_who_is_heard() || kind == MediaKind::Agora
-        });
         let placed = self.placed().filter(|placed| !placed.is_lost());
-        let Some(at) = placed.filter(|_| can_tell) else { return false };
+        let Some(at) = placed.filter(|_| self.has_list()) else { return false };
         let Some(external) = &mut self.external else { return false };
         let spread = self.app.reconcile / 5;
         let next = self.app.reconcile - spread / 2 + random_pause(spread);
@@ -259,7 +275,9 @@ impl Actor {
             return None;
         }
         let can_tell = self.app.media_kind.is_some_and(MediaKind::tells_who_is_heard);
-        if can_tell && self.ask_who_is_there() {
+        // While the router is looked for, or made anew, nobody can be heard.
+        let is_placing = self.external.as_ref().is_some_and(|external| external.placing);
+        if can_tell && (self.ask_who_is_there() || is_placing) {
             let wait = self.node.config.media.iter().map(|media| media.deadline).max().unwrap_or_default();
             if let Some(external) = &mut self.external {
                 external.asking = Some(crate::clock::instant() + wait);
@@ -412,6 +430,7 @@ impl Actor {
                 Ok(grant) => self.tell_grant(&member.peer.peer, &grant),
                 Err(error) => self.ungranted(&member, &error),
             },
+            Did::NotPermitted(member, error) => self.not_permitted(member, &error),
             Did::Duty(duty, version, result) => self.duty_done(duty, version, result).await,
             Did::Closed(generation, result) => {
                 if let Some(external) = &mut self.external {
@@ -466,8 +485,10 @@ impl Actor {
         };
         self.execute_own([made]).await;
         self.reconcile_soon();
-        if self.placed().is_none_or(|now| now.router != placed.router) {
-            // The room needs none any more, or could not take it; it is found again by its name if it can later.
+        let is_taken = |now: Placed| now.router == placed.router && now.node.name == placed.node.name;
+        if !self.placed().is_some_and(is_taken) {
+            // The room needs none any more, or has another.
+            self.ask_desk(Job::Close { at: placed, duty: None });
             self.try_external_again();
         }
     }
@@ -481,6 +502,7 @@ impl Actor {
                 }
                 self.ask_who_is_there();
                 self.do_duties();
+                self.grant_the_rest();
             }
             Err(MediaError::NotFound { .. }) => self.router_lost().await,
             Err(error) => {
@@ -515,10 +537,7 @@ impl Actor {
         if !self.serves() {
             return;
         }
-        if result.is_ok()
-            && matches!(duty, Duty::Permit { .. })
-            && self.app.media_kind == Some(MediaKind::Janus)
-        {
+        if result.is_ok() && self.app.media_kind == Some(MediaKind::Janus) && self.was_heard(&duty) {
             // Of whoever may speak again and never stopped sending, its AudioBridge says nothing.
             self.reconcile_soon();
         }
@@ -542,6 +561,13 @@ impl Actor {
             self.execute_own([Command::DutiesDone { done: vec![(duty, version)] }]).await;
         }
         self.try_external_again_if_owed();
+    }
+
+    /// Whether a permission is somebody's who spoke before.
+    fn was_heard(&self, duty: &Duty) -> bool {
+        let (State::Owned(room), Duty::Permit { user, peer }) = (&self.state, duty) else { return false };
+        let who = MediaIdentity { user: user.clone(), peer: Some(peer.clone()) };
+        room.cell().media.get(&who).is_some_and(|heard| heard.what != MediaFact::ParticipantJoined)
     }
 
     fn try_external_again_if_owed(&mut self) {

@@ -1,6 +1,6 @@
 //! What lets the room's people use its router at an external media server.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt as _;
 use media_bridge::{Grant, MediaError, MediaKind, Member, PeerRef, Permissions};
@@ -37,14 +37,27 @@ impl Actor {
 
     /// A grant that needs nothing of the server, or none yet: then it follows as `media:update`.
     pub(super) fn external_grant(&self, peer: &Peer) -> Option<Grant> {
-        let at = self.placed().filter(|placed| !placed.is_lost())?;
+        let at = self.placed()?;
+        if at.is_lost() {
+            self.grant_later(&peer.peer.shared());
+            return None;
+        }
         let (member, permissions) = (self.member(peer), self.external_permissions(peer));
         if at.node.server().kind().grants_by_itself() {
             let granted = at.node.server().grant(&at.router, &member, permissions).now_or_never()?;
             return granted.ok().map(|grant| with_ice(&self.node, grant, &member));
         }
-        self.ask_desk(Job::Grant { at, member, permissions, reply: None });
+        if !self.ask_desk(Job::Grant { at, member, permissions, reply: None }) {
+            self.grant_later(&peer.peer.shared());
+        }
         None
+    }
+
+    fn grant_later(&self, peer: &Arc<str>) {
+        if let Some(external) = &self.external {
+            let mut waiting = external.ungranted.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.insert(Arc::clone(peer));
+        }
     }
 
     /// A fresh grant for a connection that asks for one; the room goes on while the media server is asked.
@@ -111,9 +124,7 @@ impl Actor {
             }
             // Tried again for as long as they are here.
             _ => {
-                if let Some(external) = &mut self.external {
-                    external.ungranted.insert(Arc::clone(&member.peer.peer));
-                }
+                self.grant_later(&member.peer.peer);
                 self.try_external_again();
             }
         }
@@ -121,8 +132,11 @@ impl Actor {
 
     /// Tries again to let those in whose grant could not be made.
     pub(super) fn grant_the_rest(&mut self) {
-        let Some(external) = &mut self.external else { return };
-        let waiting = std::mem::take(&mut external.ungranted);
+        if self.placed().is_none_or(|placed| placed.is_lost()) {
+            return;
+        }
+        let Some(external) = &self.external else { return };
+        let waiting = std::mem::take(&mut *external.ungranted.lock().unwrap_or_else(PoisonError::into_inner));
         let State::Owned(room) = &self.state else { return };
         let waiting: Vec<_> = waiting.iter().filter_map(|peer| room.cell().peer(peer).cloned()).collect();
         for peer in waiting {
@@ -137,6 +151,28 @@ impl Actor {
         let State::Owned(room) = &self.state else { return };
         let Some(at) = self.placed().filter(|placed| !placed.is_lost()) else { return };
         for peer in room.cell().users.get(user).into_iter().flat_map(|presence| &presence.peers) {
+            self.permit(at.clone(), peer);
+        }
+    }
+
+    pub(super) fn not_permitted(&mut self, member: Member, error: &MediaError) {
+        // Who is not there is permitted anew when they come.
+        if matches!(error, MediaError::NotFound { .. } | MediaError::NotSupported { .. }) {
+            return;
+        }
+        if let Some(external) = &mut self.external {
+            external.unpermitted.insert(member.peer.peer);
+        }
+        self.try_external_again();
+    }
+
+    /// Tries again to bring peers to what they may do.
+    pub(super) fn permit_the_rest(&mut self) {
+        let Some(at) = self.placed().filter(|placed| !placed.is_lost()) else { return };
+        let Some(external) = &mut self.external else { return };
+        let waiting = std::mem::take(&mut external.unpermitted);
+        let State::Owned(room) = &self.state else { return };
+        for peer in waiting.iter().filter_map(|peer| room.cell().peer(peer)) {
             self.permit(at.clone(), peer);
         }
     }

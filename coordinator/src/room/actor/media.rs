@@ -116,6 +116,7 @@ impl Actor {
     /// A fresh grant for these peers: there is something else to subscribe to.
     pub(super) async fn tracks_changed(&mut self, peers: &[Arc<str>]) {
         if !self.serves() {
+            self.tracks_untold = true;
             return;
         }
         let State::Owned(room) = &self.state else { return };
@@ -131,6 +132,15 @@ impl Actor {
             {
                 deliver(&self.node.metrics, client, Owner::MediaUpdate, &event);
             }
+        }
+    }
+
+    /// The room is had again: what there is to subscribe to may have changed meanwhile.
+    pub(super) async fn tell_tracks_again(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        if std::mem::take(&mut self.tracks_untold) {
+            let peers: Vec<Arc<str>> = room.cell().peers.keys().map(room_cell::PeerId::shared).collect();
+            self.tracks_changed(&peers).await;
         }
     }
 

@@ -82,6 +82,8 @@ struct Actor {
     idle_due: Option<Instant>,
     repin_due: Option<Instant>,
     speakers: Speakers,
+    /// The embedded media server said in a time without a lease that its tracks changed.
+    tracks_untold: bool,
     /// The cell's next deadline, and the version that it was looked up at.
     deadline: (u64, Option<Millis>),
     /// Outages of Redis that deadlines were lengthened by.
@@ -130,6 +132,7 @@ pub(super) fn spawn(
             idle_due: None,
             repin_due: None,
             speakers: Speakers::default(),
+            tracks_untold: false,
             deadline: (0, None),
             outages_ms: 0,
             unheard_since: None,

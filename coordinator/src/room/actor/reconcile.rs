@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use media_bridge::{MediaError, MediaKind, Member, Names, Participant, PeerRef, Permissions};
+use media_bridge::{MediaError, MediaKind, Member, Participant, PeerRef, Permissions};
 use room_cell::{
-    Actor as By, Command, Limits, MediaFact, MediaIdentity, MediaReport, MicSession, Millis, Peer, Sitter,
-    Speaking,
+    Actor as By, Command, Duty, Limits, MediaFact, MediaIdentity, MediaReport, MicSession, Millis, Peer,
+    Sitter, Speaking,
 };
 
 use super::{Actor, State};
@@ -36,12 +36,11 @@ impl Actor {
             room.cell().users.values().flat_map(|presence| presence.peers.clone()).collect();
         let mut here: HashMap<Arc<str>, Arc<Peer>> =
             people.into_iter().map(|peer| (self.member(&peer).name, peer)).collect();
-        let kind = self.app.media_kind.unwrap_or(MediaKind::Embedded);
         let mut reports = Vec::new();
         let mut heard = HashSet::new();
         for participant in there {
             let Some(peer) = here.remove(&participant.name) else {
-                if Names::is_monitor(kind, &participant.name) {
+                if self.is_monitor(&participant.name) {
                     self.silence(&participant);
                 } else {
                     self.put_out(&participant);
@@ -104,7 +103,13 @@ impl Actor {
         if !speaks && report.what != MediaFact::ParticipantJoined {
             return;
         }
-        let Some(who) = &report.who else { return self.reconcile_soon() };
+        let Some(who) = &report.who else {
+            if let Some(name) = participant.filter(|name| !self.has_list() && !self.is_monitor(name)) {
+                // No list will tell of them again.
+                self.ask_desk(Job::Remove { at, name: name.into(), duty: None });
+            }
+            return self.reconcile_soon();
+        };
         let State::Owned(room) = &self.state else { return };
         let peer = who.peer.as_ref().and_then(|peer| room.cell().peer(peer.as_str()));
         // Whoever lets themselves be heard who may not is muted again.
@@ -161,9 +166,23 @@ impl Actor {
         match (sitter.speaking, there.audible?) {
             (Speaking::PendingPublish { .. }, true) => Some(MediaFact::AudioStarted),
             // Who is muted is not expected to be heard.
-            (Speaking::Publishing { .. }, false) if !sitter.muted => Some(MediaFact::AudioStopped),
+            // Nor who was just allowed to be, and is not let through yet.
+            (Speaking::Publishing { .. }, false) if !sitter.muted && !self.is_permit_owed(peer) => {
+                Some(MediaFact::AudioStopped)
+            }
             _ => None,
         }
+    }
+
+    fn is_permit_owed(&self, peer: &Peer) -> bool {
+        let State::Owned(room) = &self.state else { return false };
+        let duty = Duty::Permit { user: peer.user.clone(), peer: peer.peer.clone() };
+        room.cell().duties.contains_key(&duty)
+    }
+
+    fn is_monitor(&self, name: &str) -> bool {
+        let Some(at) = self.placed() else { return false };
+        self.node.media.monitors(&at.node.name).is_some_and(|names| names.is_one(&at.router.name, name))
     }
 
     /// A monitor listens; whoever let it in puts it out.

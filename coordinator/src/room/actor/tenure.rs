@@ -406,6 +406,7 @@ impl Actor {
         self.node.metrics.lease_losses.with_label_values(&[how]).inc();
         tracing::warn!(how, token = room.lease().token().as_u64(), "the lease is lost");
         self.standing.hold(None);
+        self.stop_external();
         self.state = State::Suspended(room.suspend());
         let up = *self.node.store_up.borrow();
         self.repin_due = up.then(crate::clock::instant);
@@ -465,6 +466,7 @@ impl Actor {
                 self.hold(room);
                 self.enter_external();
                 self.reconcile(standing, is_newest).await;
+                self.tell_tracks_again().await;
                 self.after_outage().await;
                 if inbox > 0 {
                     self.inbox_due = Some(crate::clock::instant());
@@ -518,6 +520,7 @@ impl Actor {
         // What cannot be settled now is refused to its callers already.
         _ = self.settle().await;
         self.flush_presence();
+        self.stop_external();
         let told = match std::mem::replace(&mut self.state, State::Ended) {
             State::Owned(room) => {
                 let due = due_of(room.cell(), self.redis_now().0, &self.app);
