@@ -22,6 +22,7 @@ keeps     I-5, I-13
 ]]
 --%include clock
 --%include instance
+--%include inbox
 --%include answer
 local room_key, owner_key, inbox_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local me, route, route_json, sync_base, answer_base = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -63,18 +64,8 @@ if number ~= "" then
 end
 add("deadline", deadline)
 local entry = redis.call("XADD", inbox_key, "*", unpack(fields))
--- Nobody reads it before somebody owns the room: now, or when the lease ends that its owner may renew no more.
-local falls_due = now
-if held then
-  falls_due = now + math.max(redis.call("PTTL", owner_key), 0)
-else
-  local life = redis.call("PTTL", room_key)
-  if life > 0 then
-    redis.call("PEXPIRE", inbox_key, life)
-  end
-end
-redis.call("ZADD", due_key, "LT", falls_due, route)
+redis.call("ZADD", due_key, "LT", due_from(now, held, owner_key, room_key, inbox_key), route)
 if owner ~= "" and owner ~= me then
-  redis.call("PUBLISH", sync_base .. owner, '{"room":' .. route_json .. ',"inbox":"' .. entry .. '"}')
+  redis.call("PUBLISH", sync_base .. owner, inbox_notice(route_json, entry))
 end
 return { "ok", entry, owner }

@@ -72,6 +72,8 @@ pub enum Job {
         /// The duty that this is; none while the room is closing.
         duty: Option<(Duty, u64)>,
     },
+    /// End a router that the room did not take.
+    Discard(Placed),
     /// Ask who is there.
     List {
         /// Where.
@@ -170,6 +172,7 @@ impl Job {
             Self::Permit { .. } => "permit",
             Self::Remove { .. } => "remove",
             Self::Close { .. } => "close",
+            Self::Discard(_) => "discard",
             Self::List { .. } => "list",
         }
     }
@@ -240,6 +243,15 @@ async fn run(node: &Arc<Node>, job: Job, until: Instant) -> Option<Did> {
                 Some((duty, version)) => Did::Duty(duty, version, closed),
                 None => Did::Closed(at.router.generation, closed),
             }
+        }
+        Job::Discard(at) => {
+            if let Err(error) = in_time(until, at.node.server().close_router(&at.router)).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a router that no room has is left behind"
+                );
+            }
+            return None;
         }
         Job::List { at, asked_at } => {
             let listed = in_time(until, at.node.server().list_participants(&at.router)).await;

@@ -1,6 +1,6 @@
 //! Bodies of callbacks beyond their vendor's limit: refused before they are read, however they come.
 
-use e2e::callback::sign;
+use e2e::callback::{self, sign};
 use e2e::coordinator::{Coordinator, CoordinatorOptions};
 use e2e::http;
 use e2e::token::APP;
@@ -24,14 +24,7 @@ const LIMITS: [(&str, usize); 5] = [
 ];
 
 fn believes(options: CoordinatorOptions) -> CoordinatorOptions {
-    options
-        .text("app", "callbacks.generic.secret", SECRET)
-        .text("app", "callbacks.janus.username", "janus")
-        .text("app", "callbacks.janus.password", SECRET)
-        .text("app", "callbacks.livekit.api_key", "key")
-        .text("app", "callbacks.livekit.api_secret", SECRET)
-        .text("app", "callbacks.trtc.key", SECRET)
-        .text("app", "callbacks.agora.secret", SECRET)
+    callback::believes(options, SECRET, SECRET)
 }
 
 async fn open(coordinator: &Coordinator) -> TcpStream {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use e2e::callback::{mac, sign};
+use e2e::callback::{self, mac, sign};
 use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Event;
 use e2e::http::{self, Response};
@@ -28,14 +28,7 @@ const BASIC: &str = "Basic amFudXM6MDEyMzQ1Njc4OWFiY2RlZg==";
 const ROUTER: &str = "k5x2mzq4ta7rw3bnd6hcvuyoel";
 
 fn believes(options: CoordinatorOptions) -> CoordinatorOptions {
-    options
-        .text("app", "callbacks.generic.secret", SECRET)
-        .text("app", "callbacks.janus.username", "janus")
-        .text("app", "callbacks.janus.password", PASSWORD)
-        .text("app", "callbacks.livekit.api_key", "key")
-        .text("app", "callbacks.livekit.api_secret", SECRET)
-        .text("app", "callbacks.trtc.key", PASSWORD)
-        .text("app", "callbacks.agora.secret", SECRET)
+    callback::believes(options, SECRET, PASSWORD)
 }
 
 /// Notes what a router's name stands for, as the room's owner does.

@@ -488,7 +488,7 @@ impl Actor {
         let is_taken = |now: Placed| now.router == placed.router && now.node.name == placed.node.name;
         if !self.placed().is_some_and(is_taken) {
             // The room needs none any more, or has another.
-            self.ask_desk(Job::Close { at: placed, duty: None });
+            self.ask_desk(Job::Discard(placed));
             self.try_external_again();
         }
     }

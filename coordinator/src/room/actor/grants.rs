@@ -177,8 +177,7 @@ impl Actor {
         }
     }
 
-    /// Brings a peer to what it may do. What gets lost is seen when the room is next compared with the media server's
-    /// list.
+    /// Brings a peer to what it may do; tried again where that fails, for as long as this instance has the room.
     pub(super) fn permit(&self, at: Placed, peer: &Peer) {
         if at.node.server().abilities().takes_permissions {
             let (member, permissions) = (self.member(peer), self.external_permissions(peer));
