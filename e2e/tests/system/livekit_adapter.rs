@@ -1,7 +1,6 @@
 //! The adapter of LiveKit beside a real one.
 
-mod publisher;
-
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use axum::Router as Routes;
 use axum::extract::State;
 use axum::routing::post;
 use bytes::Bytes;
+use e2e::http::Response;
 use e2e::livekit::{API_KEY, API_SECRET, LiveKit};
 use e2e::wait::{self, SOON};
 use http::HeaderMap;
@@ -20,7 +20,7 @@ use media_bridge::{
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use publisher::Publisher;
+use crate::publisher::Publisher;
 
 const MUTED: Permissions = Permissions { publish_audio: false, publish_video: true, subscribe: true };
 
@@ -57,6 +57,18 @@ fn token(grant: &Grant) -> String {
 }
 
 /// The status with which LiveKit answers its clients when they ask what is wrong with a token.
+/// Publishes by WHIP, which LiveKit takes with the token of a grant.
+async fn publish(livekit: &LiveKit, token: &str) -> Result<Publisher, Response> {
+    let authorization = format!("Bearer {token}");
+    let headers = [("authorization", &*authorization), ("content-type", "application/sdp")];
+    let url = format!("{}/whip/v1", livekit.url());
+    let exchange = async |offer: String| {
+        let answer = e2e::http::request("POST", &url, &headers, &offer).await.expect("an answer");
+        if answer.status == 201 { Ok(answer.body) } else { Err(answer) }
+    };
+    Publisher::start(Ipv4Addr::LOCALHOST.into(), exchange).await
+}
+
 async fn may_join(livekit: &LiveKit, grant: &Grant) -> u16 {
     let url = format!("{}/rtc/validate?access_token={}", livekit.url(), token(grant));
     e2e::http::get(&url).await.expect("an answer").status
@@ -183,7 +195,7 @@ async fn somebody_comes_speaks_is_muted_and_goes() {
 
     let ann = member("ann");
     let grant = server.grant(&router, &ann, Permissions::ALL).await.unwrap();
-    let publisher = Publisher::start(&livekit.url(), &token(&grant)).await.unwrap();
+    let publisher = publish(&livekit, &token(&grant)).await.unwrap();
     let first = webhooks.expect_speaker(&router, "ann").await;
     assert!(first.is_some());
     listed(&server, &router, "ann", |ann| ann.audible == Some(true)).await;
@@ -209,7 +221,7 @@ async fn somebody_comes_speaks_is_muted_and_goes() {
     drop(publisher);
 
     // The same name again is another incarnation.
-    let _back = Publisher::start(&livekit.url(), &token(&grant)).await.unwrap();
+    let _back = publish(&livekit, &token(&grant)).await.unwrap();
     let second = webhooks.expect_speaker(&router, "ann").await;
     assert_ne!(first, second);
     server.close_router(&router).await.unwrap();
@@ -232,7 +244,7 @@ async fn a_grant_covers_what_it_says_and_nothing_else() {
     assert_eq!(*url, livekit.url().replace("http", "ws"));
     assert_eq!((&**room, &**identity), ("made", "ann"));
     assert_eq!(may_join(&livekit, &listener).await, 200);
-    let _listener = Publisher::start(&livekit.url(), &token(&listener)).await.unwrap();
+    let _listener = publish(&livekit, &token(&listener)).await.unwrap();
     let is_silent = |ann: &Participant| (ann.audible, ann.may_publish_audio) == (Some(false), Some(false));
     listed(&server, &made, "ann", is_silent).await;
 

@@ -36,6 +36,7 @@ mod openapi;
 mod origins;
 mod outages;
 mod proof;
+mod publisher;
 mod reconnects;
 mod run;
 mod seats;

@@ -1,14 +1,17 @@
-//! Somebody who publishes audio by WHIP, which LiveKit takes with the token of a grant.
+//! Somebody who publishes audio over WebRTC.
 
+#![expect(clippy::unwrap_used, reason = "what helps tests fails as they do")]
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::http::{self, Response};
 use rtc::media_stream::MediaStreamTrack;
 use rtc::rtp;
 use rtc::rtp_transceiver::rtp_sender::{
     RTCRtpCodec, RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
 };
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use webrtc::media_stream::track_local::TrackLocal;
 use webrtc::media_stream::track_local::static_rtp::TrackLocalStaticRTP;
@@ -24,20 +27,24 @@ struct Deaf;
 #[async_trait::async_trait]
 impl PeerConnectionEventHandler for Deaf {}
 
-/// A peer connection that sends one track of Opus until it is dropped.
+/// A peer connection with one track of Opus, which flows while it speaks.
 pub(crate) struct Publisher {
     _connection: Arc<dyn PeerConnection>,
+    speaks: watch::Sender<bool>,
     flow: JoinHandle<()>,
 }
 
 impl Publisher {
-    /// Joins and publishes.
+    /// Publishes from this address, and speaks; `exchange` has the media server answer the offer.
     ///
     /// # Errors
-    /// The answer of who would not have it.
-    pub(crate) async fn start(livekit: &str, token: &str) -> Result<Self, Response> {
+    /// Those of `exchange`.
+    pub(crate) async fn start<E>(
+        address: IpAddr,
+        exchange: impl AsyncFnOnce(String) -> Result<String, E>,
+    ) -> Result<Self, E> {
         let mut media = MediaEngine::default();
-        media.register_default_codecs().expect("codecs");
+        media.register_default_codecs().unwrap();
         let settings = SettingEngineBuilder::new()
             .with_multicast_dns_mode(rtc::ice::mdns::MulticastDnsMode::Disabled)
             .build();
@@ -45,10 +52,10 @@ impl Publisher {
             .with_media_engine(media)
             .with_setting_engine(settings)
             .with_handler(Arc::new(Deaf))
-            .with_udp_addrs(vec!["127.0.0.1:0"])
+            .with_udp_addrs(vec![(address, 0)])
             .build()
             .await
-            .expect("a peer connection");
+            .unwrap();
         let coding = RTCRtpEncodingParameters {
             rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(SSRC), ..Default::default() },
             codec: RTCRtpCodec {
@@ -62,20 +69,24 @@ impl Publisher {
         let names = ("stream".to_owned(), "track".to_owned());
         let track = MediaStreamTrack::new(names.0, names.1, String::new(), RtpCodecKind::Audio, vec![coding]);
         let track = Arc::new(TrackLocalStaticRTP::new(track));
-        connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await.expect("a track");
-        let offer = connection.create_offer(None).await.expect("an offer");
-        connection.set_local_description(offer.clone()).await.expect("an offer");
-        let authorization = format!("Bearer {token}");
-        let headers = [("authorization", &*authorization), ("content-type", "application/sdp")];
-        let answer = http::request("POST", &format!("{livekit}/whip/v1"), &headers, &offer.sdp)
-            .await
-            .expect("an answer");
-        if answer.status != 201 {
-            return Err(answer);
-        }
-        let answer = RTCSessionDescription::answer(answer.body).expect("an answer in SDP");
-        connection.set_remote_description(answer).await.expect("an answer that fits");
-        Ok(Self { _connection: Arc::new(connection), flow: tokio::spawn(flow(track)) })
+        connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await.unwrap();
+        let offer = connection.create_offer(None).await.unwrap();
+        connection.set_local_description(offer.clone()).await.unwrap();
+        let sdp = exchange(offer.sdp).await?;
+        connection.set_remote_description(RTCSessionDescription::answer(sdp).unwrap()).await.unwrap();
+        let (speaks, listens) = watch::channel(true);
+        let flow = tokio::spawn(flow(track, listens));
+        Ok(Self { _connection: Arc::new(connection), speaks, flow })
+    }
+
+    /// Sends nothing.
+    pub(crate) fn hush(&mut self) {
+        self.speaks.send_replace(false);
+    }
+
+    /// Sends again.
+    pub(crate) fn speak(&mut self) {
+        self.speaks.send_replace(true);
     }
 }
 
@@ -85,9 +96,12 @@ impl Drop for Publisher {
     }
 }
 
-async fn flow(track: Arc<TrackLocalStaticRTP>) {
+async fn flow(track: Arc<TrackLocalStaticRTP>, mut speaks: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(Duration::from_millis(20));
     for sequence_number in 0_u16.. {
+        if speaks.wait_for(|speaks| *speaks).await.is_err() {
+            return;
+        }
         tick.tick().await;
         let header = rtp::Header {
             version: 2,
