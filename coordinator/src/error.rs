@@ -112,6 +112,12 @@ impl ApiError {
         Self::new(ErrorCode::BadRequest, message)
     }
 
+    /// The ledger does not keep up, and what waits for it is all that may.
+    pub fn ledger_full() -> Self {
+        Self::new(ErrorCode::LedgerUnavailable, "the ledger does not keep up; nothing new is begun")
+            .after(Duration::from_secs(2))
+    }
+
     /// Retry after this long.
     #[must_use]
     pub const fn after(mut self, pause: Duration) -> Self {

@@ -8,6 +8,7 @@ use coordinator::media::MediaServers;
 use coordinator::{clock, dev, error, http, serve, store};
 use key_prefix::{AppCode, RoomId, UserId};
 use media_bridge::ClockMs;
+use redis_scripts::Scripts;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::io::AsyncReadExt as _;
@@ -76,14 +77,17 @@ async fn serve_with(flags: Serve) -> Result<(), Failure> {
 async fn check(flags: Serve) -> Result<(), Failure> {
     let config = load(flags.config.as_deref(), &flags.overrides())?;
     let keys = serve::keys(&config)?;
-    let (_, server) = store::prove(&config.redis, config.dev).await?;
+    let (client, server) = store::prove(&config.redis, config.dev).await?;
+    let ledger = serve::open_ledger(&config).await?;
+    ledger::facts::prove(&ledger, &Scripts::new(client), &keys, config.ledger.lanes).await?;
     print(&format!(
-        "configuration: good, {} app(s)\nkey prefix: {}\nRedis: {} {}, append-only file {}\n",
+        "configuration: good, {} app(s)\nkey prefix: {}\nRedis: {} {}, append-only file {}\nledger: {}\n",
         config.apps.len(),
         keys.prefix(),
         server.kind,
         server.version,
         if server.append_only { "on" } else { "off" },
+        config.ledger.url,
     ))?;
     let now: ClockMs = Arc::new(|| i64::try_from(clock::unix_millis()).unwrap_or(i64::MAX));
     let (said, all_work) = MediaServers::new(&config, &keys.prefix().to_string(), &now)?.prove().await;

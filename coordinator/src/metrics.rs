@@ -1,8 +1,8 @@
 //! Every metric, defined once. Label values are bounded; room and user ids are never labels.
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use std::time::Duration;
 
@@ -40,6 +40,28 @@ pub struct Metrics {
     pub adoptions: IntCounter,
     /// Rooms written anew from memory because Redis lost data.
     pub restored: IntCounter,
+    /// Rooms made anew from the ledger, by why: `absent`, `behind` or `damaged` in Redis.
+    pub recovered: IntCounterVec,
+    /// Lanes that this instance archives.
+    pub lanes_held: IntGauge,
+    /// Entries that wait in a lane, by lane.
+    pub lane_length: IntGaugeVec,
+    /// Seconds that the oldest entry of a lane has waited, by lane.
+    pub lane_lag_seconds: GaugeVec,
+    /// Seconds from a commit to its place in the ledger.
+    pub archive_lag_seconds: Histogram,
+    /// Entries that the ledger took, by what became of them, and what went wrong on the way.
+    pub archived: IntCounterVec,
+    /// 1 while the ledger answers the archiver.
+    pub ledger_up: IntGauge,
+    /// Tries to deliver an event, by sink and result.
+    pub deliveries: IntCounterVec,
+    /// Seconds from what happened to its delivery.
+    pub delivery_seconds: Histogram,
+    /// Events of the outbox, by sink and state: `open`, `failed`.
+    pub outbox_events: IntGaugeVec,
+    /// Seconds that the oldest open event of a sink has waited, by sink.
+    pub outbox_age_seconds: GaugeVec,
     /// Seconds that a script call took, by script.
     pub script_seconds: HistogramVec,
     /// `router-sync` messages by what became of them.
@@ -98,7 +120,56 @@ impl Metrics {
                 .buckets(vec![1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
         )?;
         registry.register(Box::new(commit_commands.clone()))?;
+        let lane_length =
+            IntGaugeVec::new(Opts::new("lane_entries", "entries that wait in a lane"), &["lane"])?;
+        registry.register(Box::new(lane_length.clone()))?;
+        let lane_lag_seconds =
+            GaugeVec::new(Opts::new("lane_lag_seconds", "age of the oldest entry of a lane"), &["lane"])?;
+        registry.register(Box::new(lane_lag_seconds.clone()))?;
+        let archive_lag_seconds = Histogram::with_opts(
+            HistogramOpts::new("archive_lag_seconds", "seconds from a commit to its place in the ledger")
+                .buckets(vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]),
+        )?;
+        registry.register(Box::new(archive_lag_seconds.clone()))?;
+        let delivery_seconds = Histogram::with_opts(
+            HistogramOpts::new("delivery_seconds", "seconds from what happened to its delivery")
+                .buckets(vec![0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 600.0, 3600.0]),
+        )?;
+        registry.register(Box::new(delivery_seconds.clone()))?;
+        let outbox_events = IntGaugeVec::new(
+            Opts::new("outbox_events", "events of the outbox that wait or were given up"),
+            &["sink", "state"],
+        )?;
+        registry.register(Box::new(outbox_events.clone()))?;
+        let outbox_age_seconds =
+            GaugeVec::new(Opts::new("outbox_age_seconds", "age of a sink's oldest open event"), &["sink"])?;
+        registry.register(Box::new(outbox_age_seconds.clone()))?;
+        let ledger_up = gauge("ledger_up", "1 while the ledger answers the archiver")?;
+        ledger_up.set(1);
         Ok(Self {
+            recovered: counters(
+                "rooms_recovered_total",
+                "rooms made anew from the ledger, by what Redis had of them",
+                &["cause"],
+            )?,
+            lanes_held: gauge("lanes_held", "lanes that this instance archives")?,
+            lane_length,
+            lane_lag_seconds,
+            archive_lag_seconds,
+            archived: counters(
+                "archived_total",
+                "entries that the ledger took, and what went wrong on the way",
+                &["what"],
+            )?,
+            ledger_up,
+            deliveries: counters(
+                "deliveries_total",
+                "tries to deliver an event by sink and result",
+                &["sink", "result"],
+            )?,
+            delivery_seconds,
+            outbox_events,
+            outbox_age_seconds,
             rooms: gauge("rooms", "rooms in memory")?,
             peers: gauge("peers", "peers of rooms in memory")?,
             sockets: gauge("sockets", "open Socket.IO connections")?,

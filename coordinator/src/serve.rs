@@ -2,6 +2,7 @@
 
 use fred::interfaces::ClientLike as _;
 use key_prefix::{Keys, Prefix, RoomKey};
+use ledger::Ledger;
 use media_bridge::{
     ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEvent, MediaEventKind, MediaKind, MediaSignal,
 };
@@ -13,12 +14,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::callbacks::levels::{Level, Speaker};
 use crate::config::{Config, Role};
 use crate::media::MediaServers;
 use crate::metrics::Metrics;
-use crate::node::{Fatal, Node, Parts, drain, heartbeat, reaping, register};
+use crate::node::{Fatal, Node, Parts, archiving, drain, heartbeat, outgoing, reaping, register};
 use crate::room::names::key_of;
 use crate::room::work::Work;
 use crate::socket::{lists, sessions};
@@ -26,6 +28,9 @@ use crate::{http, store, sync};
 
 /// Signals of the media server that may wait to be handled.
 const MEDIA_SIGNALS: usize = 4_096;
+/// At start-up the ledger may be a moment late.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(10);
+const LEDGER_PAUSE: Duration = Duration::from_millis(200);
 /// After a drain, open connections have so long to hear that they should move.
 const FAREWELL: Duration = Duration::from_millis(250);
 
@@ -49,15 +54,26 @@ pub enum ServeError {
     /// The name is held.
     #[error(transparent)]
     Register(#[from] register::RegisterError),
-    /// The subscription cannot be made.
-    #[error("cannot subscribe")]
-    Subscribe(#[source] fred::error::Error),
+    /// The ledger cannot be used.
+    #[error("the ledger at {url} cannot be used: start it, or correct ledger.url")]
+    Ledger {
+        /// The URL without what is secret.
+        url: String,
+        /// Why.
+        source: ledger::OpenError,
+    },
+    /// This instance, its Redis and its ledger do not belong together.
+    #[error("this instance cannot join the cluster")]
+    Facts(#[from] ledger::facts::FactsError),
     /// The metrics cannot be registered.
     #[error("metrics")]
     Metrics(#[from] prometheus::Error),
     /// A media server cannot be used.
     #[error("a media server cannot be used")]
     Media(#[from] media_bridge::MediaError),
+    /// Nothing can be delivered.
+    #[error("a webhook cannot be used")]
+    Webhook(#[from] ledger::sink::WebhookError),
     /// Signals cannot be had.
     #[error("signals")]
     Signals(#[source] std::io::Error),
@@ -87,6 +103,8 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         "Redis is fit"
     );
     let scripts = Scripts::new(client);
+    let ledger = open_ledger(&config).await?;
+    agree(&ledger, &scripts, &keys, &config).await?;
 
     let listen = local(&public, config.instance.listen)?;
     let admin_listen = local(&admin, config.instance.admin_listen)?;
@@ -105,10 +123,21 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let embedded = embedded(&config, &now, signals)?;
     let media = Arc::new(MediaServers::new(&config, &keys.prefix().to_string(), &now)?);
     let metrics = Metrics::new()?;
-    let node =
-        Node::new(Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, clock });
+    let node = Node::new(Parts {
+        config,
+        scripts,
+        keys,
+        me,
+        public_url,
+        address,
+        metrics,
+        embedded,
+        media,
+        ledger,
+        clock,
+    });
     node.media.watch(&node.config, &node.ending);
-    sync::listen(Arc::clone(&node), subscriber.clone()).await.map_err(ServeError::Subscribe)?;
+    sync::listen(Arc::clone(&node), subscriber.clone()).await?;
     tokio::spawn(heartbeat::run(Arc::clone(&node)));
     tokio::spawn(heartbeat::touch(Arc::clone(&node)));
     tokio::spawn(lists::digest(Arc::clone(&node)));
@@ -119,6 +148,19 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     if node.config.instance.has(Role::Reaper) {
         tokio::spawn(reaping::run(Arc::clone(&node)));
     }
+    let (archived, delivered) = (CancellationToken::new(), CancellationToken::new());
+    let outgoing = match node.config.instance.has(Role::Outbox) {
+        true => {
+            let dispatcher = outgoing::dispatcher(&node)?;
+            Some(tokio::spawn(outgoing::run(Arc::clone(&node), dispatcher, delivered.clone())))
+        }
+        false => None,
+    };
+    let archiver = node
+        .config
+        .instance
+        .has(Role::Archiver)
+        .then(|| tokio::spawn(archiving::run(Arc::clone(&node), archived.clone())));
 
     let ending = |node: &Arc<Node>| node.ending.clone().cancelled_owned();
     let io =
@@ -146,6 +188,16 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         // A second signal, or something that must not go on: at once.
         _ = until_told(&node, std::future::pending()) => tracing::warn!("ending at once"),
     }
+    // What was committed here is archived before the lanes are given up.
+    archived.cancel();
+    if let Some(archiver) = archiver {
+        _ = tokio::time::timeout_at(deadline.max(crate::clock::instant() + FAREWELL), archiver).await;
+    }
+    // What is in hand is delivered; the rest is for others, or for later.
+    delivered.cancel();
+    if let Some(outgoing) = outgoing {
+        _ = tokio::time::timeout_at(deadline.max(crate::clock::instant() + FAREWELL), outgoing).await;
+    }
     tokio::time::sleep(FAREWELL).await;
     io.close().await;
     node.ending.cancel();
@@ -155,6 +207,48 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     _ = subscriber.quit().await;
     _ = node.store.scripts.client().quit().await;
     Ok(())
+}
+
+/// Opens the ledger, and waits a while for one that is just starting.
+pub async fn open_ledger(config: &Config) -> Result<Ledger, ServeError> {
+    let options = ledger::Options { deadline: config.ledger.timeout, ..ledger::Options::default() };
+    let give_up = crate::clock::instant() + LEDGER_PATIENCE;
+    loop {
+        match Ledger::open(config.ledger.url.expose(), &options).await {
+            Ok(ledger) => return Ok(ledger),
+            Err(ledger::OpenError::Ledger(error))
+                if error.is_unavailable() && crate::clock::instant() < give_up =>
+            {
+                tracing::debug!(error = &error as &dyn std::error::Error, "the ledger does not answer");
+                tokio::time::sleep(LEDGER_PAUSE).await;
+            }
+            Err(source) => return Err(ServeError::Ledger { url: config.ledger.url.to_string(), source }),
+        }
+    }
+}
+
+/// Proves that this instance, its Redis and its ledger belong together.
+pub async fn agree(
+    ledger: &Ledger,
+    scripts: &Scripts,
+    keys: &Keys,
+    config: &Config,
+) -> Result<(), ServeError> {
+    let give_up = crate::clock::instant() + LEDGER_PATIENCE;
+    let fresh = uuid::Uuid::now_v7().simple().to_string();
+    loop {
+        match ledger::facts::agree(ledger, scripts, keys, config.ledger.lanes, &fresh).await {
+            Ok(id) => {
+                tracing::info!(id, url = %config.ledger.url, "the ledger is fit");
+                return Ok(());
+            }
+            Err(error) if error.is_unavailable() && crate::clock::instant() < give_up => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "the facts cannot be read");
+                tokio::time::sleep(LEDGER_PAUSE).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {

@@ -5,7 +5,6 @@
 //! counts it. What was dropped is repaired at the next heartbeat, which compares versions.
 
 use fred::clients::SubscriberClient;
-use fred::error::Error;
 use fred::interfaces::{EventInterface as _, PubsubInterface as _};
 use fred::types::Message;
 use key_prefix::{ChannelKind, RoomKey};
@@ -18,6 +17,7 @@ use crate::node::Node;
 use crate::room::gateway;
 use crate::room::projection::StateChange;
 use crate::room::work::{Refusal, Work};
+use crate::store::{StoreError, patiently};
 
 #[derive(Debug, Deserialize)]
 struct Routed {
@@ -41,12 +41,13 @@ enum What {
 }
 
 /// Subscribes to this instance's channels and reads them until the instance ends.
-pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(), Error> {
+pub async fn listen(node: Arc<Node>, subscriber: SubscriberClient) -> Result<(), StoreError> {
     let channel = |kind| node.store.keys.channel(kind, &node.store.me);
     let [sync, fanout, canary, reply, control] = ChannelKind::ALL.map(|kind| channel(kind).to_string());
     let mut messages = subscriber.message_rx();
     let names = [&sync, &fanout, &canary, &reply, &control].map(String::as_str);
-    subscriber.subscribe(names.to_vec()).await?;
+    let unreachable = |source| StoreError::Unreachable { url: node.config.redis.url.to_string(), source };
+    patiently(|| async { subscriber.subscribe(names.to_vec()).await.map_err(unreachable) }).await?;
     tokio::spawn(async move {
         loop {
             let received = tokio::select! {

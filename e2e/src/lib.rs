@@ -3,6 +3,7 @@
 //! | module | starts |
 //! | --- | --- |
 //! | [`servers`] | a private Redis 7, Valkey or Redis 6.2 |
+//! | [`databases`] | a private PostgreSQL or MariaDB, or a file of SQLite |
 //! | [`coordinator`] | one coordinator process with a configuration of its own |
 //! | [`cluster`] | several of them on one Redis |
 //! | [`proxy`] | what stands between a coordinator and its Redis, and can hold or cut it |
@@ -37,6 +38,7 @@ pub mod callback;
 pub mod cluster;
 pub mod coordinator;
 pub mod coturn;
+pub mod databases;
 pub mod driver;
 pub mod http;
 pub mod janus;

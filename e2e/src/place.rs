@@ -1,7 +1,9 @@
 //! Where things are: the repository, the build, the cache of test servers, the logs.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The root of the repository.
 pub fn repository() -> PathBuf {
@@ -31,6 +33,27 @@ pub fn cached_binary(name: &str) -> Option<PathBuf> {
         Some(user?.join("dais"))
     })?;
     Some(cache.join("bin").join(name)).filter(|path| path.is_file())
+}
+
+static FOLDERS: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+
+/// Notes the folder of the Redis at `url`: what else belongs to a cluster lies in it and goes with it.
+pub fn cluster_folder(url: &str, folder: &Path) {
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    folders.insert(url.to_owned(), folder.to_owned());
+}
+
+/// The URL of the SQLite ledger of the cluster with this Redis and key prefix.
+pub fn ledger_url(redis_url: &str, key_prefix: &str) -> String {
+    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folders.get(redis_url).cloned().unwrap_or_else(env::temp_dir);
+    let name = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let file = match folders.get(redis_url) {
+        Some(_) => format!("ledger-{}.db", name(key_prefix)),
+        // No Redis of ours: a test of what happens without.
+        None => format!("dais-{}-{}.db", std::process::id(), name(redis_url)),
+    };
+    format!("sqlite://{}", folder.join(file).display())
 }
 
 /// The first program of this name on PATH.

@@ -111,7 +111,9 @@ impl ServerOptions {
         for _ in 0..START_ATTEMPTS {
             let port = free_port();
             if let Some(process) = launch(&self, &binary, folder.path(), port).await {
-                return RedisServer { options: self, binary, port, process, folder };
+                let server = RedisServer { options: self, binary, port, process, folder };
+                place::cluster_folder(&server.url(), server.folder());
+                return server;
             }
         }
         panic!("{} found no port in {START_ATTEMPTS} attempts", binary.display());

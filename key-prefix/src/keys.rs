@@ -79,8 +79,23 @@ pub struct RoomKeys {
     pub lane: Key,
 }
 
-/// How many lanes there are. Fixed for ever, as is the way to a lane: see [`Keys::lane`].
-pub const LANES: u64 = 64;
+/// How many lanes there are. Fixed for ever, as is the way to a lane: see [`lane_of`].
+pub const LANES: u16 = 64;
+
+/// The way to a lane, in words: a fact that every instance of a cluster must agree on.
+pub const LANE_HASH: &str = "blake3-first8-le-mod";
+
+/// The lane of a route key: its BLAKE3, the first 8 bytes read as a little-endian integer, modulo [`LANES`].
+pub fn lane_of(route: &str) -> u16 {
+    let digest = blake3::hash(route.as_bytes());
+    let first = digest.as_bytes().first_chunk().copied().unwrap_or_default();
+    u16::try_from(u64::from_le_bytes(first) % u64::from(LANES)).unwrap_or_default()
+}
+
+/// The name of a lane's lease.
+pub fn lane_lease(lane: u16) -> String {
+    format!("lane-{lane}")
+}
 
 impl Keys {
     /// Names under `prefix`.
@@ -141,12 +156,12 @@ impl Keys {
     }
 
     /// [`KeyKind::Lease`] of a lease that is not a room's.
-    pub fn lease(&self, name: &'static str) -> Key {
+    pub fn lease(&self, name: &str) -> Key {
         self.key(KeyKind::Lease, name)
     }
 
     /// [`KeyKind::LeaseFence`]
-    pub fn lease_fence(&self, name: &'static str) -> Key {
+    pub fn lease_fence(&self, name: &str) -> Key {
         self.key(KeyKind::LeaseFence, name)
     }
 
@@ -175,12 +190,34 @@ impl Keys {
         }
     }
 
-    /// [`KeyKind::Lane`] of a room: BLAKE3 of the route key, its first 8 bytes read as a little-endian integer,
-    /// modulo [`LANES`].
+    /// [`KeyKind::Lane`] of a room.
     pub fn lane(&self, room: &RoomKey) -> Key {
-        let digest = blake3::hash(room.route().as_bytes());
-        let first = digest.as_bytes().first_chunk().copied().unwrap_or_default();
-        self.key(KeyKind::Lane, &(u64::from_le_bytes(first) % LANES).to_string())
+        self.lane_at(lane_of(room.route()))
+    }
+
+    /// [`KeyKind::Lane`] of this number.
+    pub fn lane_at(&self, lane: u16) -> Key {
+        self.key(KeyKind::Lane, &lane.to_string())
+    }
+
+    /// [`KeyKind::LaneKept`] of this number.
+    pub fn lane_kept(&self, lane: u16) -> Key {
+        self.key(KeyKind::LaneKept, &lane.to_string())
+    }
+
+    /// [`KeyKind::Checkpoints`]
+    pub fn checkpoints(&self) -> Key {
+        self.key(KeyKind::Checkpoints, "")
+    }
+
+    /// [`KeyKind::Facts`]
+    pub fn facts(&self) -> Key {
+        self.key(KeyKind::Facts, "")
+    }
+
+    /// [`KeyKind::Events`] of an app.
+    pub fn events(&self, app: &str) -> Key {
+        self.key(KeyKind::Events, app)
     }
 
     /// [`KeyKind::Answer`] to a caller's command. Neither `caller` nor `id` may hold a zero byte.
@@ -279,6 +316,11 @@ mod tests {
             (KeyKind::Seen, keys.seen(&colons, "janus/7")),
             (KeyKind::Router, keys.router(&RouterName::new("abc234").unwrap())),
             (KeyKind::Lane, r.lane),
+            (KeyKind::LaneKept, keys.lane_kept(63)),
+            (KeyKind::Checkpoints, keys.checkpoints()),
+            (KeyKind::Facts, keys.facts()),
+            (KeyKind::Events, keys.events("app")),
+            (KeyKind::Lease, keys.lease(&lane_lease(12))),
             (KeyKind::Due, keys.due()),
             (KeyKind::Sessions, keys.sessions("app", "ann:2")),
         ]
@@ -336,6 +378,6 @@ mod tests {
         let lane = |id: &str| keys.lane(&room("school", id)).to_string();
         assert_eq!(lane("math-101"), "dev:lane:36");
         let all: std::collections::HashSet<_> = (0..2000).map(|n| lane(&format!("r{n}"))).collect();
-        assert_eq!(all.len() as u64, LANES);
+        assert_eq!(all.len(), usize::from(LANES));
     }
 }

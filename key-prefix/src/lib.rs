@@ -31,6 +31,6 @@ mod prefix;
 mod table;
 
 pub use id::{AppCode, IdError, Incarnation, Instance, InstanceName, RoomId, RoomKey, RouterName, UserId};
-pub use keys::{Channel, Key, Keys, LANES, RoomKeys};
+pub use keys::{Channel, Key, Keys, LANE_HASH, LANES, RoomKeys, lane_lease, lane_of};
 pub use prefix::{Prefix, PrefixError};
 pub use table::{ChannelKind, KeyKind, RedisType, Row, Scope, markdown};

@@ -80,7 +80,8 @@ impl Scope {
             Self::Name => crate::InstanceName::new(subject).is_ok(),
             Self::Instance => subject.parse::<Instance>().is_ok(),
             Self::Lease => {
-                subject.bytes().all(|c| c.is_ascii_lowercase() || c == b'-') && !subject.is_empty()
+                let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+                subject.bytes().all(fits) && !subject.is_empty()
             }
             Self::App => crate::AppCode::new(subject).is_ok(),
             Self::Room => RoomKey::from_route(subject).is_ok(),
@@ -88,7 +89,7 @@ impl Scope {
             Self::Event => below_a_room(subject, 3),
             Self::Router => crate::RouterName::new(subject).is_ok(),
             Self::Lane => subject
-                .parse::<u64>()
+                .parse::<u16>()
                 .is_ok_and(|lane| lane < crate::LANES && subject.bytes().all(|c| c.is_ascii_digit())),
             Self::User => subject.split_once('\0').is_some_and(|(app, user)| {
                 crate::AppCode::new(app).is_ok() && crate::UserId::new(user).is_ok()
@@ -187,14 +188,14 @@ kinds! {
         if_deleted: "heals within one heartbeat",
     }
     Lease "lease" Lease String {
-        holds: "holder and token of a lease that is not a room's",
-        writers: "lease_acquire, lease_renew, lease_release",
+        holds: "holder and token of a lease that is not a room's: the reaper's, or that of a lane, `lane-0` to `lane-63`",
+        writers: "lease_acquire, lease_renew, lease_release, lanes_hold",
         ends: "time to live of the lease; release",
         if_deleted: "the holder loses it at its next renewal; another is elected",
     }
     LeaseFence "lease-fence" Lease String {
         holds: "the highest token given for a lease",
-        writers: "lease_acquire",
+        writers: "lease_acquire, lanes_hold",
         ends: "7 days after its last use",
         if_deleted: "the lease's own token and Redis time take over as the floor",
     }
@@ -217,34 +218,34 @@ kinds! {
         if_deleted: "the lease's own token and Redis time take over as the floor",
     }
     Room "room" Room Hash {
-        holds: "status, creation, versions, and how large the room's other keys must be",
+        holds: "status, creation, token, versions, and how large the room's other keys must be",
         writers: "pin, commit, settings_update, guest_update, restore",
         ends: "the room's life after its last owner; sweep sets it",
-        if_deleted: "its living owner restores it within one heartbeat, versions leaping by 1,000,000; without one the room is gone",
+        if_deleted: "its living owner restores it within one heartbeat, versions leaping by 1,000,000; without one it is recovered from the ledger when somebody wants it",
     }
     Settings "settings" Room Hash {
         holds: "one field for each setting, as JSON",
         writers: "pin, settings_update, restore",
         ends: "with the room's record",
-        if_deleted: "as the room's record; without an owner the defaults take its place",
+        if_deleted: "as the room's record",
     }
     Guests "guests" Room Hash {
         holds: "guest state by user, as JSON",
         writers: "guest_update, restore",
         ends: "with the room's record",
-        if_deleted: "as the room's record; without an owner those states are gone",
+        if_deleted: "as the room's record",
     }
     Peers "peers" Room Hash {
         holds: "one field for each peer, as JSON; the peer count is its size",
         writers: "pin, commit, restore",
         ends: "empty when the last peer left; with the room's record",
-        if_deleted: "as the room's record; without an owner those peers are gone",
+        if_deleted: "as the room's record",
     }
     Presence "presence" Room Zset {
         holds: "users present, scored by when they were last seen",
         writers: "pin, commit, touch, restore",
         ends: "empty when the last user left; with the room's record",
-        if_deleted: "as the room's record; without an owner the next one makes it of the peers",
+        if_deleted: "as the room's record",
     }
     Watchers "watchers" Room Set {
         holds: "instances that watch the room",
@@ -256,7 +257,7 @@ kinds! {
         holds: "a field for each part of the cell, as JSON: the room itself, seats, bans, roles, requests, invites, the call, what the media server said",
         writers: "pin, commit, restore",
         ends: "with the room's record",
-        if_deleted: "as the room's record; without an owner the room begins anew, its bans forgotten",
+        if_deleted: "as the room's record",
     }
     Inbox "inbox" Room Stream {
         holds: "work for the room's owner: commands that came to other instances, and the media server's callbacks",
@@ -272,7 +273,7 @@ kinds! {
     }
     Answer "answer" Answer String {
         holds: "digest of a command's body, a line feed, and the answer that its caller got",
-        writers: "commit, pin",
+        writers: "commit, pin, answers_restore",
         ends: "24 hours after the commit",
         if_deleted: "a repeat of that command is executed as if it were new",
     }
@@ -289,10 +290,34 @@ kinds! {
         if_deleted: "callbacks of that router count as of no room until its owner claims the name again",
     }
     Lane "lane" Lane Stream {
-        holds: "committed changes, in order, of all rooms whose route key falls on the lane",
-        writers: "pin, commit, settings_update, guest_update",
-        ends: "its oldest entries go when it holds more than about 100,000",
-        if_deleted: "the timeline of its rooms begins anew",
+        holds: "committed changes, in order, of all rooms whose route key falls on the lane, that the ledger does not have yet",
+        writers: "pin, commit, settings_update, guest_update, restore, reap, lanes_archived",
+        ends: "entries go when the ledger has them; at `ledger.lane_limit` of them what begins something is refused",
+        if_deleted: "what the ledger did not have yet is missing in it; its rooms' records are compared when they are loaded",
+    }
+    LaneKept "lane-kept" Lane Stream {
+        holds: "what the ledger took from the lane of late, to be fed again to a ledger that fell back",
+        writers: "lanes_archived",
+        ends: "entries go after `ledger.keep_ms`, or beyond `ledger.keep_entries`; the key with the last",
+        if_deleted: "a ledger that falls back just then lacks what was in it",
+    }
+    Checkpoints "checkpoints" Cluster Hash {
+        holds: "by lane, how many batches of it the ledger had taken",
+        writers: "lanes_archived",
+        ends: "never: 64 numbers",
+        if_deleted: "a ledger that falls back just then is not noticed",
+    }
+    Facts "facts" Cluster Hash {
+        holds: "what is fixed for ever in this cluster: number of lanes, how a room finds its lane, identity of the ledger",
+        writers: "facts",
+        ends: "never: a few words",
+        if_deleted: "written again from the ledger by the next instance that starts",
+    }
+    Events "events" App Stream {
+        holds: "business events of an app, for whoever reads them here: `id`, `type`, `room`, `payload`",
+        writers: "event_append",
+        ends: "its oldest entries go when it holds more than about the sink's `stream_cap`; 7 days after the newest",
+        if_deleted: "readers miss what they had not read; ids in the ledger's outbox say what that was",
     }
     Due "due" Cluster Zset {
         holds: "route keys of the rooms in which something falls due, scored by when",

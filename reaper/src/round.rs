@@ -140,6 +140,8 @@ impl<'a> Rounds<'a> {
                 score,
                 chunk: CHUNK,
                 life: timing.room_life,
+                cleared: all_rooms,
+                apps: &self.reaper.apps,
             };
             let is_done = match self.answer(scripts.reap(keys, with).await)? {
                 Some(Reaped::More { rooms, watches }) => {

@@ -8,7 +8,9 @@ use fred::types::config::Config;
 use fred::types::{Builder, Message};
 use key_prefix::{AppCode, ChannelKind, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey};
 use reaper::{Cause, Event, LEASE, Reaper, Timing};
-use redis_scripts::{Birth, CellChanges, FenceToken, Pin, Register, Registered, Scripts};
+use redis_scripts::{
+    Birth, CellChanges, CellVersion, FenceToken, Pin, Register, Registered, Scripts, SettingsVersion,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast::Receiver;
@@ -135,7 +137,16 @@ impl World {
             owner_ttl: Duration::from_secs(600),
             floor: FenceToken::default(),
             renew: true,
-            birth: Some(Birth { settings: &[], changes: &changes, commands: &[], due: None }),
+            birth: Some(Birth {
+                settings: &[],
+                changes: &changes,
+                commands: &[],
+                due: None,
+                entry: "",
+                sv: SettingsVersion::new(1),
+                cv: CellVersion::new(0),
+                lane_limit: u64::MAX,
+            }),
             open_only: false,
             deadline: None,
         };

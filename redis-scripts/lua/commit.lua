@@ -22,9 +22,10 @@ arg  8    text     due              ms: when something falls due next; empty: no
 arg  9    text     answer_base      what stands before a route in an answer's key
 arg  10   text     reply_base       what stands before name/incarnation in a reply channel
 arg  11   text     fanout_base      what stands before name/incarnation in a fanout channel
-arg  12.. text     rest             changes as the include cell takes them; commands as the include commands does; messages for watchers
+arg  12   count    lane_limit       refuse events while the lane has so many entries
+arg  13.. text     rest             changes as the include cell takes them; commands as the include commands does; messages for watchers
 derives   answers' keys, reply channels and watchers' channels from their bases
-returns   {"ok", cv, now_ms} | {"again", repeats} | {"lost", owner} | {"missing"} | {"behind", cv} | {"ahead", cv} | {"superseded", incarnation}
+returns   {"ok", cv, now_ms} | {"again", repeats} | {"lost", owner} | {"full", entries} | {"missing"} | {"behind", cv} | {"ahead", cv} | {"superseded", incarnation}
 keeps     I-1, I-3, I-6, I-13, I-14
 ]]
 --%include clock
@@ -40,7 +41,7 @@ local peers_key, presence_key, watchers_key, lane_key = KEYS[5], KEYS[6], KEYS[7
 local inbox_key, aside_key, due_key = KEYS[9], KEYS[10], KEYS[11]
 local me, incarnation, token, route, from = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local batch, status, due, answer_base = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local reply_base, fanout_base = ARGV[10], ARGV[11]
+local reply_base, fanout_base, lane_limit = ARGV[10], ARGV[11], ARGV[12]
 
 local newer = newer_than(incarnation_key, incarnation)
 if newer then
@@ -55,7 +56,7 @@ if tonumber(said[1] or -1) ~= redis.call("HLEN", cell_key) or tonumber(said[2] o
   or tonumber(said[3] or -1) ~= redis.call("ZCARD", presence_key) or not said[4] then
   return { "missing" }
 end
-local change, at = take_changes(ARGV, 12)
+local change, at = take_changes(ARGV, 13)
 local commands, entries, messages_at = take_commands(ARGV, at)
 local stands_at = tonumber(said[4])
 if said[5] == batch and stands_at == from + entries then
@@ -87,7 +88,9 @@ end
 if #repeats > 0 then
   return { "again", repeats }
 end
-redis.call("XLEN", lane_key)
+if lane_is_full(lane_key, lane_limit) and entries > 0 then
+  return { "full", redis.call("XLEN", lane_key) }
+end
 redis.call("ZSCORE", due_key, route)
 local watchers = redis.call("SMEMBERS", watchers_key)
 look_aside(inbox_key, aside_key, commands)

@@ -21,8 +21,9 @@ arg  10   text     sync_base        what stands before name/incarnation in a rou
 arg  11   text     fanout_base      what stands before name/incarnation in a fanout channel
 arg  12   json     route_json       the route as a JSON string
 arg  13   text     members          of the message, and in braces the lane's entry: "guests":{…},"by":…
+arg  14   count    lane_limit       refuse while the lane has so many entries
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"demoted"} | {"too_many", guests} | {"not_present"}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"full", entries} | {"too_large", field, bytes} | {"banned"} | {"demoted"} | {"too_many", guests} | {"not_present"}
 keeps     I-4, I-5, I-14
 ]]
 --%include clock
@@ -38,15 +39,12 @@ local me, route, by, if_version = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_bytes, max_guests = tonumber(ARGV[5]), tonumber(ARGV[6])
 local user, present, patch = ARGV[7], ARGV[8] == "1", ARGV[9]
 local sync_base, fanout_base, route_json, members = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local lane_limit = ARGV[14]
 
 local held = redis.call("GET", owner_key)
-local owner, token = "", redis.call("GET", fence_key) or "0"
-if held then
-  owner, token = lease_of(held)
-  token = digits(token)
-end
-local record = redis.call("HMGET", room_key, "status", "sv", "guests_n")
-if not record[1] then
+local owner = held and lease_of(held) or ""
+local record = redis.call("HMGET", room_key, "status", "sv", "guests_n", "token")
+if not record[1] or record[1] == "rebuilding" then
   return { "missing", owner }
 end
 local guests = redis.call("HLEN", guests_key)
@@ -63,6 +61,8 @@ end
 if by ~= "" and not present and demoted(cell_key, by) then
   return { "demoted" }
 end
+-- A closed or an idle room has no owner, but the token that it was last held with.
+local token = digits(math.max(tonumber(record[4] or 0), tonumber(redis.call("GET", fence_key) or 0)))
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then
   return { "conflict", from }
@@ -75,7 +75,9 @@ if not state and guests >= max_guests then
   return { "too_many", guests }
 end
 local watchers = redis.call("SMEMBERS", watchers_key)
-redis.call("XLEN", lane_key)
+if lane_is_full(lane_key, lane_limit) then
+  return { "full", redis.call("XLEN", lane_key) }
+end
 local merged = merge(state, patch)
 if #merged > max_bytes then
   return { "too_large", user, #merged }
@@ -86,8 +88,7 @@ redis.call("HSET", room_key, "sv", digits(from + 1), "guests_n", redis.call("HLE
 append_to_lane(lane_key, {
   route = route,
   kind = "guest",
-  version = "sv",
-  number = from + 1,
+  sv = from + 1,
   token = token,
   owner = owner,
   at = now,

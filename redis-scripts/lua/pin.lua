@@ -30,9 +30,13 @@ arg  10   text     answer_base      what stands before a route in an answer's ke
 arg  11   text     reply_base       what stands before name/incarnation in a reply channel
 arg  12   text     deadline         ms: refuse when Redis's clock is past it; empty: whenever it is
 arg  13   flag     birth            1: make the room if it is not there, of what follows
-arg  14.. text     rest             status; ms when something falls due first, or empty; number of settings; settings: field, JSON, …; changes as the include cell takes them; commands as the include commands does
+arg  14   count    lane_limit       do not make it while its lane has so many entries
+arg  15   u64      sv               settings version to begin with
+arg  16   u64      cv               cell version before the first command
+arg  17   json     entry            the settings it begins with, for the ledger; empty: no entry
+arg  18.. text     rest             status; ms when something falls due first, or empty; number of settings; settings: field, JSON, …; changes as the include cell takes them; commands as the include commands does
 derives   the owner's record, answers' keys and reply channels from their bases
-returns   {"owned", token, previous, made, whole, now_ms, watchers, inbox, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"closed"} | {"late"}
+returns   {"owned", token, previous, made, whole, now_ms, watchers, inbox, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"closed"} | {"late"} | {"full", entries}
 keeps     I-1, I-2, I-6, I-14
 ]]
 --%include clock
@@ -54,7 +58,8 @@ local me, incarnation, owner_ttl, floor = ARGV[1], ARGV[2], tonumber(ARGV[3]), t
 local renew, open_only, room_id, route = ARGV[5] == "1", ARGV[6] == "1", ARGV[7], ARGV[8]
 local instance_base, answer_base, reply_base = ARGV[9], ARGV[10], ARGV[11]
 local deadline, may_be_born = tonumber(ARGV[12]), ARGV[13] == "1"
-local first_status, first_due, settings_n = ARGV[14], ARGV[15], tonumber(ARGV[16])
+local lane_limit, first_sv, first_cv, first_entry = ARGV[14], ARGV[15], ARGV[16], ARGV[17]
+local first_status, first_due, settings_n = ARGV[18], ARGV[19], tonumber(ARGV[20])
 
 local now = now_ms()
 if deadline and now > deadline then
@@ -98,6 +103,9 @@ end
 if open_only and redis.call("HGET", room_key, "status") == "closed" then
   return { "closed" }
 end
+if not exists and lane_is_full(lane_key, lane_limit) then
+  return { "full", redis.call("XLEN", lane_key) }
+end
 local token = next_token(fence_key, math.max(floor, previous), now)
 if holder == me and renew then
   token = previous
@@ -113,10 +121,10 @@ redis.call("HGET", room_key, "cv")
 local birth = nil
 if not exists then
   local settings = {}
-  for i = 17, 16 + 2 * settings_n do
+  for i = 21, 20 + 2 * settings_n do
     settings[#settings + 1] = ARGV[i]
   end
-  local change, at = take_changes(ARGV, 17 + 2 * settings_n)
+  local change, at = take_changes(ARGV, 21 + 2 * settings_n)
   local commands = take_commands(ARGV, at)
   birth = { settings = settings, change = change, commands = commands }
   look_aside(inbox_key, aside_key, commands)
@@ -126,12 +134,24 @@ redis.call("SET", owner_key, me .. " " .. digits(token), "PX", owner_ttl)
 keep_fence(fence_key, token)
 redis.call("SADD", instance_rooms_key, route)
 redis.call("ZADD", rooms_key, 0, room_id)
+redis.call("HSET", room_key, "token", digits(token))
 keep({ room_key, settings_key, guests_key, peers_key, presence_key, cell_key, inbox_key })
 if birth then
   redis.call("DEL", settings_key, guests_key, peers_key, presence_key, cell_key)
   in_chunks(birth.settings, function(...)
     redis.call("HSET", settings_key, ...)
   end)
+  if first_entry ~= "" then
+    append_to_lane(lane_key, {
+      route = route,
+      kind = "settings",
+      sv = first_sv,
+      token = digits(token),
+      owner = me,
+      at = now,
+      entry = first_entry,
+    })
+  end
   local version = finish_commands(birth.commands, {
     inbox_key = inbox_key,
     aside_key = aside_key,
@@ -139,13 +159,13 @@ if birth then
     route = route,
     me = me,
     token = digits(token),
-    from = 0,
+    from = tonumber(first_cv),
     now = now,
     answer_base = answer_base,
     reply_base = reply_base,
   })
   local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, birth.change)
-  redis.call("HSET", room_key, "status", first_status, "created_at", now, "sv", 1, "cv", digits(version), "batch", "",
+  redis.call("HSET", room_key, "status", first_status, "created_at", now, "sv", first_sv, "cv", digits(version), "batch", "",
     "committed_at", now, "settings_n", settings_n, "guests_n", 0, "cell_n", cell_n, "peers_n", peers_n,
     "users_n", users_n)
   if first_due ~= "" then

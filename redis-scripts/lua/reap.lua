@@ -1,5 +1,5 @@
 --[[
-purpose   Clear a chunk of what a dead instance left behind; its rooms' peers are for their next owner to end.
+purpose   Clear a chunk of what a dead instance left behind, and when nothing is left note its death for the apps. Its rooms' peers are for their next owner to end.
 key  1    string   lease            of the reaper
 key  2    zset     instances
 key  3    hash     record           of the dead instance
@@ -13,14 +13,18 @@ arg  4    ms       score            the heartbeat that the leader saw unchanged
 arg  5    count    chunk            at most so many rooms, and so many watches
 arg  6    ms       life             of a room that nobody owns
 arg  7    text     bases            of owner, watchers, room, settings, guests, peers, presence, cell and inbox keys, separated by line feeds
+arg  8    count    cleared          owner keys that earlier chunks cleared
+arg  9    text     lane_base        what stands before a number in a lane's key
+arg  10.. text     apps             for each: number of a lane, and what stands for a route
 derives   every key of a room from its base and the route
 returns   {"done", rooms, watches} | {"more", rooms, watches} | {"not_leader", lease} | {"alive", score}
-keeps     I-1, I-18
+keeps     I-1, I-14, I-18
 ]]
 --%include clock
 --%include instance
 --%include life
 --%include lookup
+--%include lane
 local lease_key, instances_key, record_key = KEYS[1], KEYS[2], KEYS[3]
 local instance_rooms_key, instance_watches_key, due_key = KEYS[4], KEYS[5], KEYS[6]
 local me, token, dead, score, chunk, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -29,6 +33,7 @@ for base in string.gmatch(ARGV[7], "[^\n]+") do
   bases[#bases + 1] = base
 end
 local owner_base, watchers_base = bases[1], bases[2]
+local cleared, lane_base = tonumber(ARGV[8]), ARGV[9]
 
 local held = redis.call("GET", lease_key)
 if held ~= me .. " " .. token then
@@ -75,4 +80,18 @@ if redis.call("EXISTS", instance_rooms_key, instance_watches_key) > 0 then
 end
 redis.call("ZREM", instances_key, dead)
 redis.call("DEL", record_key)
+-- Once: whoever asks again does not see it any more.
+if seen then
+  local _, incarnation = name_of(dead)
+  for i = 10, #ARGV, 2 do
+    append_to_lane(lane_base .. ARGV[i], {
+      route = ARGV[i + 1],
+      kind = "instance",
+      token = digits(incarnation),
+      owner = me,
+      at = now,
+      entry = '{"instance":"' .. dead .. '","rooms":' .. digits(cleared + rooms) .. "}",
+    })
+  end
+end
 return { "done", rooms, #watches }

@@ -16,9 +16,10 @@ arg  6    text     sync_base        what stands before name/incarnation in a rou
 arg  7    text     fanout_base      what stands before name/incarnation in a fanout channel
 arg  8    json     route_json       the route as a JSON string
 arg  9    text     members          of the message, and in braces the lane's entry: "settings":{…},"by":…
-arg  10.. json     patch            field, patch, …
+arg  10   count    lane_limit       refuse while the lane has so many entries
+arg  11.. json     patch            field, patch, …
 derives   the owner's and the watchers' channels from their bases
-returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"too_large", field, bytes} | {"banned"} | {"demoted"}
+returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"full", entries} | {"too_large", field, bytes} | {"banned"} | {"demoted"}
 keeps     I-4, I-5, I-14
 ]]
 --%include clock
@@ -33,15 +34,12 @@ local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3
 local fence_key, cell_key, lane_key = KEYS[5], KEYS[6], KEYS[7]
 local me, route, by, if_version, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local sync_base, fanout_base, route_json, members = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local lane_limit = ARGV[10]
 
 local held = redis.call("GET", owner_key)
-local owner, token = "", redis.call("GET", fence_key) or "0"
-if held then
-  owner, token = lease_of(held)
-  token = digits(token)
-end
-local record = redis.call("HMGET", room_key, "status", "sv", "settings_n")
-if not record[1] then
+local owner = held and lease_of(held) or ""
+local record = redis.call("HMGET", room_key, "status", "sv", "settings_n", "token")
+if not record[1] or record[1] == "rebuilding" then
   return { "missing", owner }
 end
 if tonumber(record[3] or -1) ~= redis.call("HLEN", settings_key) then
@@ -57,14 +55,18 @@ end
 if by ~= "" and demoted(cell_key, by) then
   return { "demoted" }
 end
+-- A closed or an idle room has no owner, but the token that it was last held with.
+local token = digits(math.max(tonumber(record[4] or 0), tonumber(redis.call("GET", fence_key) or 0)))
 local from = tonumber(record[2])
 if if_version ~= "" and tonumber(if_version) ~= from then
   return { "conflict", from }
 end
 local watchers = redis.call("SMEMBERS", watchers_key)
-redis.call("XLEN", lane_key)
+if lane_is_full(lane_key, lane_limit) then
+  return { "full", redis.call("XLEN", lane_key) }
+end
 local merged = {}
-for i = 10, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   local value = merge(redis.call("HGET", settings_key, ARGV[i]), ARGV[i + 1])
   if #value > max_bytes then
     return { "too_large", ARGV[i], #value }
@@ -80,8 +82,7 @@ redis.call("HSET", room_key, "sv", digits(from + 1), "settings_n", redis.call("H
 append_to_lane(lane_key, {
   route = route,
   kind = "settings",
-  version = "sv",
-  number = from + 1,
+  sv = from + 1,
   token = token,
   owner = owner,
   at = now,

@@ -1,5 +1,5 @@
 --[[
-purpose   Read what was committed to a room, newest first, as far back as its lane reaches.
+purpose   Read what was committed to a room and is not in the ledger yet, newest first.
 key  1    stream   lane
 arg  1    text     route
 arg  2    text     before           stream id to go on from; empty: the newest
@@ -14,21 +14,15 @@ local first = before == "" and "+" or "(" .. before
 local page = redis.call("XREVRANGE", lane_key, first, "-", "COUNT", scan)
 -- The last one looked at, unless there was none after it.
 local last = #page == scan and page[#page][1] or ""
--- For each entry: id, kind, at, owner, token, version, entry.
-local entries, count = {}, 0
+local entries = {}
 for i, found in ipairs(page) do
   local fields = {}
   for j = 1, #found[2], 2 do
     fields[found[2][j]] = found[2][j + 1]
   end
   if fields.room == route then
-    local items = { found[1], fields.kind or "", fields.at or "0", fields.owner or "", fields.token or "0",
-      fields.cv or fields.sv or "0", fields.entry or "null" }
-    for _, item in ipairs(items) do
-      entries[#entries + 1] = item
-    end
-    count = count + 1
-    if count == limit then
+    entries[#entries + 1] = found
+    if #entries == limit then
       last = (i < #page or #page == scan) and found[1] or ""
       break
     end

@@ -96,6 +96,8 @@ pub struct Commit<'a> {
     pub due: Option<RedisMillis>,
     /// Messages for every watcher, verbatim.
     pub fanout: &'a [String],
+    /// Nothing with events is committed while the room's lane has so many entries.
+    pub lane_limit: u64,
 }
 
 /// What `commit` answers.
@@ -117,6 +119,11 @@ pub enum Committed {
     Lost {
         /// What the owner key holds.
         held: String,
+    },
+    /// The room's lane is full: the ledger does not keep up. Nothing was written.
+    Full {
+        /// Entries that wait in it.
+        entries: u64,
     },
     /// Redis lost the room's record, or the sizes of its keys are not what the record says.
     Missing,
@@ -218,6 +225,7 @@ impl Scripts {
         .bytes(keys.base(KeyKind::Answer).bytes())
         .bytes(keys.channel_base(ChannelKind::Reply).bytes())
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
+        .number(with.lane_limit)
         .changes(with.changes)
         .commands(with.commands)
         .texts(with.fanout.iter().map(String::as_str));
@@ -225,6 +233,7 @@ impl Scripts {
             "ok" => Ok(Committed::Ok { cv: reply.cell()?, now: reply.millis()? }),
             "again" => Ok(Committed::Again { repeats: read_repeats(reply)? }),
             "lost" => Ok(Committed::Lost { held: reply.text()? }),
+            "full" => Ok(Committed::Full { entries: reply.number()? }),
             "missing" => Ok(Committed::Missing),
             "behind" => Ok(Committed::Behind { cv: reply.cell()? }),
             "ahead" => Ok(Committed::Ahead { cv: reply.cell()? }),

@@ -44,7 +44,7 @@ impl Scripts {
     pub async fn lease_acquire(
         &self,
         keys: &Keys,
-        name: &'static str,
+        name: &str,
         holder: &Instance,
         ttl: Duration,
     ) -> Result<Acquired, ScriptError> {
@@ -65,7 +65,7 @@ impl Scripts {
     pub async fn lease_renew(
         &self,
         keys: &Keys,
-        name: &'static str,
+        name: &str,
         holder: &Instance,
         token: FenceToken,
         ttl: Duration,
@@ -84,7 +84,7 @@ impl Scripts {
     pub async fn lease_release(
         &self,
         keys: &Keys,
-        name: &'static str,
+        name: &str,
         holder: &Instance,
         token: FenceToken,
     ) -> Result<Renewed, ScriptError> {

@@ -18,6 +18,10 @@
 //! | `sessions_open`, `sessions_close`, `sessions_touch`, `sessions_of`, `notify` | any instance | I-17 |
 //! | `read`, `watch`, `unwatch` | any instance | I-5 |
 //! | `lease_acquire`, `lease_renew`, `lease_release` | whoever wants a lease that is not a room's | I-18 |
+//! | `lanes_hold`, `lanes_read`, `lanes_archived`, `lanes_kept` | who has the role `archiver`; to take entries out, proving the lane's token | I-14, I-18 |
+//! | `answers_restore` | who recovers a room from the ledger | I-13 |
+//! | `facts` | every instance, when it starts | I-14 |
+//! | `event_append` | who has the role `outbox` | I-15, I-17 |
 //! | `instances`, `remains` | whoever wants to know who lives, and what one holds | I-18 |
 //! | `due`, `offer`, `reap`, `sweep` | the reaper's leader, proving its token | I-18 |
 //!
@@ -26,6 +30,7 @@
 
 mod commit;
 mod due;
+mod event;
 mod inbox;
 mod instance;
 mod lane;
@@ -43,9 +48,10 @@ mod types;
 
 pub use commit::{Acknowledged, CellChanges, Commit, Committed, Committing, Keep, Repeat, ReplyTo};
 pub use due::{Due, DueRooms, Offer, Offered};
+pub use event::EventAppend;
 pub use inbox::{Enqueue, Enqueued, InboxEntry, OwnedKeep};
 pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
-pub use lane::{LaneEntry, Timeline};
+pub use lane::{ArchivedLane, HeldLane, HoldLanes, LaneAnswer, LaneEntry, LaneRead, LanesHeld, Timeline};
 pub use lease::{Acquired, Renewed};
 pub use media::{Claimed, LevelsTo, Report, Reported, RouterOf};
 pub use pin::{Birth, Pin, Pinned};

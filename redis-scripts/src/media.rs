@@ -9,7 +9,7 @@ use crate::reply::MalformedReply;
 use crate::script::{Call, LEVELS, REPORT, ROUTER_CLAIM, ROUTER_FIND, ScriptError, Scripts};
 
 /// What `report` is told.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     /// The caller, who need not own the room.
     pub me: &'a Instance,

@@ -8,7 +8,7 @@ use crate::instance::ms;
 use crate::reply::MalformedReply;
 use crate::room::{RoomState, superseded};
 use crate::script::{Call, PIN, ScriptError, Scripts};
-use crate::{FenceToken, RedisMillis};
+use crate::{CellVersion, FenceToken, RedisMillis, SettingsVersion};
 
 /// What `pin` is told.
 #[derive(Debug)]
@@ -37,9 +37,17 @@ pub struct Pin<'a> {
 pub struct Birth<'a> {
     /// Settings by name, as JSON.
     pub settings: &'a [(&'a str, String)],
+    /// The same for the ledger, as the scripts that change settings write it; empty: nothing for the ledger.
+    pub entry: &'a str,
+    /// Settings version to begin with.
+    pub sv: SettingsVersion,
+    /// Cell version before the first command.
+    pub cv: CellVersion,
+    /// The room is not made while its lane has so many entries.
+    pub lane_limit: u64,
     /// The cell, its peers and who is present; without a status it is active.
     pub changes: &'a CellChanges<'a>,
-    /// The commands that make it; its `cv` is the number of those with events. Their deadlines do not count
+    /// The commands that make it; each of those with events raises its `cv` by one. Their deadlines do not count
     /// here, that of the pin does, and an answer that one of them has already is replaced.
     pub commands: &'a [Committing<'a>],
     /// When something falls due first; `None`: nothing does.
@@ -85,6 +93,11 @@ pub enum Pinned {
     Closed,
     /// The deadline is over; nothing was done.
     Late,
+    /// The room is not there, and its lane is full; nothing was done.
+    Full {
+        /// Entries that wait in it.
+        entries: u64,
+    },
     /// A newer incarnation of the caller's name lives.
     Superseded {
         /// Its incarnation.
@@ -129,6 +142,10 @@ impl Scripts {
         .flag(with.birth.is_some());
         if let Some(birth) = with.birth {
             call = call
+                .number(birth.lane_limit)
+                .number(birth.sv.as_u64())
+                .number(birth.cv.as_u64())
+                .text(birth.entry)
                 .text(birth.changes.status.unwrap_or("active"))
                 .moment(birth.due)
                 .count(birth.settings.len())
@@ -149,6 +166,7 @@ impl Scripts {
             "absent" => Ok(Pinned::Absent),
             "closed" => Ok(Pinned::Closed),
             "late" => Ok(Pinned::Late),
+            "full" => Ok(Pinned::Full { entries: reply.number()? }),
             "superseded" => Ok(Pinned::Superseded { by: superseded(reply)? }),
             code => MalformedReply::code(code),
         })

@@ -1,6 +1,6 @@
 //! `instances`, `remains`, `reap`, `sweep`: what the reaper's leader does, proving its token each time.
 
-use key_prefix::{Instance, KeyKind, Keys};
+use key_prefix::{AppCode, Instance, KeyKind, Keys};
 use std::time::Duration;
 
 use crate::instance::ms;
@@ -45,6 +45,10 @@ pub struct Reap<'a> {
     pub chunk: usize,
     /// How long a room that nobody owns is kept.
     pub life: Duration,
+    /// Owner keys that earlier chunks cleared.
+    pub cleared: usize,
+    /// Apps that are told of its end.
+    pub apps: &'a [AppCode],
 }
 
 /// What `reap` answers.
@@ -144,7 +148,7 @@ impl Scripts {
     /// Clears a chunk of what a dead instance left behind.
     pub async fn reap(&self, keys: &Keys, with: Reap<'_>) -> Result<Reaped, ScriptError> {
         use KeyKind::{Cell, Guests, Inbox, Owner, Peers, Presence, Room, Settings, Watchers};
-        let call = Call::keys([
+        let mut call = Call::keys([
             &keys.lease(with.lease),
             &keys.instances(),
             &keys.instance(with.dead),
@@ -158,7 +162,13 @@ impl Scripts {
         .number(with.score.as_u64())
         .count(with.chunk)
         .number(ms(with.life))
-        .bases(keys, [Owner, Watchers, Room, Settings, Guests, Peers, Presence, Cell, Inbox]);
+        .bases(keys, [Owner, Watchers, Room, Settings, Guests, Peers, Presence, Cell, Inbox])
+        .count(with.cleared)
+        .bytes(keys.base(KeyKind::Lane).bytes());
+        for app in with.apps {
+            let route = format!("{app}\0{}", with.dead);
+            call = call.number(key_prefix::lane_of(&route).into()).text(&route);
+        }
         self.read(&REAP, call, |code, reply| match code {
             "done" => Ok(Reaped::Done { rooms: reply.count()?, watches: reply.count()? }),
             "more" => Ok(Reaped::More { rooms: reply.count()?, watches: reply.count()? }),

@@ -103,6 +103,27 @@ impl Reply {
         self.items.is_empty()
     }
 
+    /// A text whatever its bytes are: what is none is left for whoever makes sense of it.
+    fn any_text(&mut self) -> Result<String, MalformedReply> {
+        match self.next("text")? {
+            Value::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            value => {
+                self.items.push_front(value);
+                self.at -= 1;
+                self.text()
+            }
+        }
+    }
+
+    /// The rest as pairs, whatever their bytes are.
+    pub(crate) fn any_pairs(mut self) -> Result<Vec<(String, String)>, MalformedReply> {
+        let mut pairs = Vec::with_capacity(self.items.len() / 2);
+        while !self.is_empty() {
+            pairs.push((self.any_text()?, self.any_text()?));
+        }
+        Ok(pairs)
+    }
+
     /// The rest as pairs of texts: a hash, or members with their scores.
     pub(crate) fn pairs(mut self) -> Result<Vec<(String, String)>, MalformedReply> {
         let mut pairs = Vec::with_capacity(self.items.len() / 2);

@@ -12,10 +12,12 @@ use crate::{CellVersion, FenceToken, RedisMillis, SettingsVersion};
 /// A room as Redis holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoomState {
-    /// `creating`, `active`, `closing` or `closed`.
+    /// `rebuilding`, `creating`, `active`, `closing` or `closed`.
     pub status: String,
     /// When it was made.
     pub created_at: RedisMillis,
+    /// The token that it was last pinned with.
+    pub token: FenceToken,
     /// Settings version.
     pub sv: SettingsVersion,
     /// Cell version.
@@ -45,6 +47,7 @@ impl RoomState {
             match field.as_str() {
                 "status" => state.status = value,
                 "created_at" => state.created_at = RedisMillis::new(number),
+                "token" => state.token = FenceToken::new(number),
                 "sv" => state.sv = SettingsVersion::new(number),
                 "cv" => state.cv = CellVersion::new(number),
                 "batch" => state.batch = value,
@@ -154,6 +157,8 @@ pub struct Restore<'a> {
     pub changes: &'a CellChanges<'a>,
     /// Name of the last commit that is in it.
     pub batch: &'a str,
+    /// All of it as JSON, for the ledger.
+    pub entry: &'a str,
     /// When something falls due next; `None`: nothing does.
     pub due: Option<RedisMillis>,
 }
@@ -271,6 +276,7 @@ impl Scripts {
             &room.rooms,
             &room.cell,
             &keys.due(),
+            &room.lane,
         ])
         .text(me.as_str())
         .number(me.incarnation().as_u64())
@@ -282,6 +288,7 @@ impl Scripts {
         .texts([with.room.room(), with.room.route()])
         .texts([with.changes.status.unwrap_or("active"), with.batch])
         .moment(with.due)
+        .text(with.entry)
         .count(with.settings.len())
         .count(with.guests.len())
         .texts(with.settings.iter().flat_map(|(field, json)| [*field, *json]))

@@ -27,6 +27,8 @@ pub struct SettingsUpdate<'a> {
     pub route_json: &'a str,
     /// `"settings":{…},"by":…`: of the message, and in braces the lane's entry.
     pub message: &'a str,
+    /// Refuse while the room's lane has so many entries.
+    pub lane_limit: u64,
 }
 
 /// What `guest_update` is told.
@@ -56,6 +58,8 @@ pub struct GuestUpdate<'a> {
     pub route_json: &'a str,
     /// `"guests":{…},"by":…`: of the message, and in braces the lane's entry.
     pub message: &'a str,
+    /// Refuse while the room's lane has so many entries.
+    pub lane_limit: u64,
 }
 
 /// What both answer.
@@ -88,6 +92,11 @@ pub enum Updated {
         /// What it is.
         sv: SettingsVersion,
     },
+    /// The room's lane is full: the ledger does not keep up.
+    Full {
+        /// Entries that wait in it.
+        entries: u64,
+    },
     /// The result would be too large.
     TooLarge {
         /// The setting or user.
@@ -115,6 +124,7 @@ fn read_updated(code: &str, reply: &mut Reply) -> Result<Updated, MalformedReply
         "damaged" => Ok(Updated::Damaged { owner: reply.text()? }),
         "closed" => Ok(Updated::Closed { status: reply.text()? }),
         "conflict" => Ok(Updated::Conflict { sv: reply.settings()? }),
+        "full" => Ok(Updated::Full { entries: reply.number()? }),
         "too_large" => Ok(Updated::TooLarge { field: reply.text()?, bytes: reply.count()? }),
         "too_many" => Ok(Updated::TooMany { guests: reply.count()? }),
         "not_present" => Ok(Updated::NotPresent),
@@ -151,6 +161,7 @@ impl Scripts {
         .bytes(keys.channel_base(ChannelKind::Sync).bytes())
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
         .texts([with.route_json, with.message])
+        .number(with.lane_limit)
         .texts(with.patch.iter().flat_map(|(field, json)| [*field, json.as_str()]));
         self.read(&SETTINGS_UPDATE, call, read_updated).await
     }
@@ -177,7 +188,8 @@ impl Scripts {
         .text(with.patch)
         .bytes(keys.channel_base(ChannelKind::Sync).bytes())
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
-        .texts([with.route_json, with.message]);
+        .texts([with.route_json, with.message])
+        .number(with.lane_limit);
         self.read(&GUEST_UPDATE, call, read_updated).await
     }
 }

@@ -92,8 +92,9 @@ pub fn apply(cell: &mut Cell, event: &Event) {
         Event::RouterMade { .. } | Event::RouterDropped | Event::Owed { .. } | Event::DutyDone { .. } => {
             router(cell, event);
         }
-        Event::Awaited { seat, deadline, .. } => with_sitter(cell, *seat, |sitter| {
+        Event::Awaited { seat, deadline, heard_ms, .. } => with_sitter(cell, *seat, |sitter| {
             sitter.speaking = Speaking::PendingPublish { deadline: *deadline };
+            sitter.heard_ms = *heard_ms;
         }),
         Event::SeatTaken { .. }
         | Event::SeatFreed { .. }
@@ -283,6 +284,7 @@ fn seats(cell: &mut Cell, event: &Event) {
                 speaking: Speaking::PendingPublish { deadline: *deadline },
                 muted: false,
                 heard: None,
+                heard_ms: None,
             };
             with_seat(cell, *seat, |seat| seat.sitter = Some(sitter));
         }
@@ -290,13 +292,19 @@ fn seats(cell: &mut Cell, event: &Event) {
             with_seat(cell, *seat, |seat| seat.sitter = None);
             silent(cell, user, *reason, *at);
         }
-        Event::SeatMoved { from, to, speaking, .. } => {
+        Event::SeatMoved { from, to, speaking, heard_ms, .. } => {
             if !cell.seats.contains_key(to) {
                 return;
             }
             let sitter = cell.seats.get_mut(from).and_then(|seat| seat.sitter.take());
             if let Some(sitter) = sitter {
-                with_seat(cell, *to, |seat| seat.sitter = Some(Sitter { speaking: *speaking, ..sitter }));
+                // Heard on without a break it goes on from where it began.
+                let heard_ms = match speaking {
+                    Speaking::Publishing { .. } => sitter.heard_ms,
+                    Speaking::PendingPublish { .. } => *heard_ms,
+                };
+                let sitter = Sitter { speaking: *speaking, heard_ms, ..sitter };
+                with_seat(cell, *to, |seat| seat.sitter = Some(sitter));
             }
         }
         Event::SeatKept { seat, peer, .. } => {

@@ -147,6 +147,21 @@ pub struct Sitter {
     /// What the media server last said that is about this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<Heard>,
+    /// For how long the session was heard before it had to be heard again; none: it never had to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_ms: Option<u64>,
+}
+
+impl Sitter {
+    /// For how long the session has been heard by `now`; none: never yet.
+    pub fn heard_by(&self, now: Millis) -> Option<u64> {
+        match self.speaking {
+            Speaking::Publishing { since } => {
+                Some(self.heard_ms.unwrap_or_default().saturating_add(now.since(since)))
+            }
+            Speaking::PendingPublish { .. } => self.heard_ms,
+        }
+    }
 }
 
 /// Whether somebody on a seat is heard.

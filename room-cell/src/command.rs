@@ -422,6 +422,49 @@ impl Validated {
 }
 
 impl Command {
+    /// Whether it begins something that others must be told the end of, or can wait: such a command is refused while
+    /// what was done cannot be written down. Whatever ends something, or answers, is none.
+    pub const fn begins(&self) -> bool {
+        match self {
+            Self::Create { .. }
+            | Self::Reopen { .. }
+            | Self::Join(_)
+            | Self::UpdatePeer { .. }
+            | Self::SetRole { .. }
+            | Self::LockDoor { .. }
+            | Self::MicUp { .. }
+            | Self::MicMove { .. }
+            | Self::MicRequest { .. }
+            | Self::MicInvite { .. }
+            | Self::SetSeats { .. }
+            | Self::CallInvite { .. } => true,
+            Self::Created
+            | Self::CreateFailed
+            | Self::Leave
+            | Self::Gone { .. }
+            | Self::TokenRenewed
+            | Self::Kick { .. }
+            | Self::Unban { .. }
+            | Self::Close { .. }
+            | Self::Ended
+            | Self::MicDown { .. }
+            | Self::MicConfirm { .. }
+            | Self::SeatLock { .. }
+            | Self::MicMute { .. }
+            | Self::MicMuteAll { .. }
+            | Self::MicRespond { .. }
+            | Self::CallAccept { .. }
+            | Self::CallDecline { .. }
+            | Self::CallHangup { .. }
+            | Self::RouterMade { .. }
+            | Self::RouterDropped
+            | Self::DutiesDone { .. }
+            | Self::Media(_)
+            | Self::Due(_)
+            | Self::Shift { .. } => false,
+        }
+    }
+
     /// The word for it in logs.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -203,7 +203,7 @@ pub enum Event {
         reason: MicEnd,
         /// When.
         at: Millis,
-        /// For how long it was heard, if it was.
+        /// For how long it was heard in all, if it was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         heard_ms: Option<u64>,
     },
@@ -219,6 +219,9 @@ pub enum Event {
         session: MicSession,
         /// Whether it is heard there.
         speaking: Speaking,
+        /// For how long it was heard so far, if it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heard_ms: Option<u64>,
     },
     /// A sitter's connection was replaced by another of the same user, who keeps the seat.
     SeatKept {
@@ -241,6 +244,9 @@ pub enum Event {
         by: ConfirmedBy,
         /// Since when.
         at: Millis,
+        /// For how long it was heard earlier in the session; none: this is the first time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heard_ms: Option<u64>,
     },
     /// A seat was locked, or unlocked.
     SeatLocked {
@@ -360,6 +366,9 @@ pub enum Event {
         session: MicSession,
         /// When it must be heard by.
         deadline: Millis,
+        /// For how long it was heard so far, if it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heard_ms: Option<u64>,
     },
     /// Something must be done at a media server.
     Owed {

@@ -127,6 +127,7 @@ mod event;
 mod fields;
 mod id;
 mod limits;
+pub mod patch;
 mod refusal;
 mod router;
 

@@ -1,11 +1,10 @@
 //! The multi-writer part of a room: its settings and the state of its guests.
 //!
 //! Both are documents that any instance changes by merge patch (RFC 7396) through Redis alone. Here is
-//! what may be in them: [`settings`] and [`guest`] turn a raw patch into a validated one, and [`patch`]
+//! what may be in them: [`settings`] and [`guest`] turn a raw patch into a validated one; [`room_cell::patch`]
 //! applies and compares documents in memory.
 
 pub mod guest;
-pub mod patch;
 pub mod settings;
 
 use serde_json::Value;

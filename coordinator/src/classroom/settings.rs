@@ -53,7 +53,7 @@ impl SettingsPatch {
         let made = |name: &'static str| {
             let mut value = default_of(name);
             if let Some(change) = self.0.get(name) {
-                super::patch::apply(&mut value, change);
+                room_cell::patch::apply(&mut value, change);
             }
             (name, value.to_string())
         };

@@ -14,6 +14,7 @@ use super::keys;
 use super::media::{self, Media};
 use super::secret::{ApiKeys, Secret};
 use super::section::{Located, Section};
+use super::sinks::{self, SinkConfig};
 use crate::auth::{KeyAlgorithm, TokenKey};
 
 /// Secret of the app that `--dev` assumes. Everyone knows it, so no other configuration may use it.
@@ -67,6 +68,8 @@ pub struct App {
     pub heartbeat: Duration,
     /// How callbacks are proved.
     pub callbacks: Callbacks,
+    /// Who is told of what happens in its rooms.
+    pub sinks: Vec<SinkConfig>,
 }
 
 impl App {
@@ -142,6 +145,7 @@ fn defaults(code: AppCode, media: &[Media]) -> App {
         presence_window: Duration::from_millis(100),
         heartbeat: Duration::from_secs(10),
         callbacks: Callbacks::default(),
+        sinks: Vec::new(),
     }
 }
 
@@ -158,6 +162,7 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
         section.note(&short.place, "api_keys", Fault::BadValue { found: None, right });
     }
     let callbacks = callbacks::read(section);
+    let sinks = sinks::read(section);
     let devices = [("replace", Devices::Replace), ("reject", Devices::Reject), ("allow", Devices::Allow)];
     let assumed = defaults(code.clone().or_else(|| AppCode::new(DEV_APP).ok())?, media);
     let (media, media_kind) = match section.one_or_more("media") {
@@ -183,6 +188,7 @@ fn read_one(section: &mut Section<'_>, dev: bool, media: &[Media]) -> Option<App
         presence_window: section.millis("presence_window_ms", 0..=10_000).unwrap_or(assumed.presence_window),
         heartbeat: section.millis("heartbeat_ms", 1_000..=300_000).unwrap_or(assumed.heartbeat),
         callbacks,
+        sinks,
         ..assumed
     };
     (!app.keys.is_empty()).then_some(app)

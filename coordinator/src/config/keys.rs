@@ -67,7 +67,7 @@ pub(super) const INSTANCE: &[Key] = &[
     key(
         "roles",
         Default("[\"signaling\", \"callbacks\", \"reaper\", \"archiver\", \"outbox\"]"),
-        "What this process does. `archiver` and `outbox` have no work yet.",
+        "What this process does: `archiver` moves what was committed into the ledger, `outbox` delivers events.",
     ),
     key("drain_ms", Default("30000"), "Longest graceful stop, 0 to 3600000 ms."),
 ];
@@ -128,11 +128,48 @@ pub(super) const LEASE: &[Key] = &[
     ),
 ];
 
-pub(super) const LEDGER: &[Key] = &[secret(
-    "url",
-    Optional("\"sqlite://dais.db\""),
-    "sqlite://, postgres:// or mysql://. Checked and kept; nothing is written to it yet.",
-)];
+pub(super) const LEDGER: &[Key] = &[
+    secret(
+        "url",
+        Default("\"sqlite://dais.db\""),
+        "sqlite:// and the path of a local file, made if it is missing, for one host; postgres:// or mysql:// for several.",
+    ),
+    key(
+        "lanes",
+        Default("64"),
+        "Lanes that committed changes go through. Fixed for ever: an instance that is told another number than the ledger knows does not start.",
+    ),
+    key(
+        "lane_limit",
+        Default("10000"),
+        "Entries that may wait in one lane, 1 to 10000000. Beyond it what begins something is refused with LEDGER_UNAVAILABLE.",
+    ),
+    key(
+        "lane_last_limit",
+        Default("20000"),
+        "Beyond so many nothing is committed at all, above lane_limit to 20000000. Default: twice lane_limit.",
+    ),
+    key("timeout_ms", Default("5000"), "Longest wait for one call of the ledger, 100 to 60000 ms."),
+    key(
+        "load_timeout_ms",
+        Default("1000"),
+        "Longest wait for it while somebody waits for a room, 10 to 60000 ms.",
+    ),
+    key("poll_ms", Default("50"), "Pause between two looks at empty lanes, 1 to 10000 ms."),
+    key("batch", Default("2000"), "Most changes in one transaction, 1 to 20000."),
+    key(
+        "keep_ms",
+        Default("600000"),
+        "What the ledger took is kept in Redis for so long, 0 to 86400000 ms: a ledger restored from a backup is fed again with it.",
+    ),
+    key("keep_entries", Default("10000"), "And at most so many entries of each lane, 0 to 1000000."),
+    key(
+        "log_days",
+        Default("0"),
+        "Days that the command log is kept, 0 to 36500; 0: for ever. What rooms are recovered from stays.",
+    ),
+    key("outbox_days", Default("30"), "Days that events are kept after they were delivered, 1 to 36500."),
+];
 
 pub(super) const APP: &[Key] = &[
     key(
@@ -190,12 +227,31 @@ pub(super) const APP: &[Key] = &[
         "How often presence is renewed for a client, 1000 to 300000 ms; told in the join's answer.",
     ),
     key("hooks", Later("hooks"), "Calls to the app's back end."),
-    key("webhook", Later("outgoing webhooks"), "Outgoing events."),
+    key(
+        "sinks",
+        Optional(
+            "[{ name = \"back-end\", url = \"https://school.example/dais\", secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }]",
+        ),
+        "Who is told of what happens in the app's rooms, as [[app.sinks]]: see docs/events.md. `name`; `kind`, `webhook` or `stream`; of a webhook `url` and `secrets`, or `url_file` and `secrets_file`, of which several are for changing from one to the next; of a stream in Redis `stream_cap`, about how many events are kept (100000); `events`, patterns such as `room.*` (all); `ordered`, whether the events of a room come one after the other (true); `timeout_ms`, 100 to 60000, of one delivery (10000); `concurrency`, 1 to 1000 deliveries at a time (32); `give_up_hours`, 1 to 720, after which an event is a dead letter (24).",
+    ),
     key(
         "callbacks",
         Optional("{ generic = { secret = \"change-me-change-me-change-me-34\" } }"),
         "How callbacks of media servers are proved at POST /rtc/{vendor}/{app}, as [app.callbacks]: `generic = { secret }`, at least 32 bytes; `janus = { username, password }`, `backend_user` and `backend_pwd` of its event handler, the password at least 16 bytes; `livekit = { api_key, api_secret }`, the key of its webhooks; `trtc = { key }` and `agora = { secret }`, as in their consoles. Each secret also as the path of a file, under the name key_file.",
     ),
+];
+
+pub(super) const SINK: &[Key] = &[
+    key("name", Required("\"back-end\""), "What it is called in lists and metrics."),
+    key("kind", Default("\"webhook\""), "`webhook`, or `stream`."),
+    secret("url", Required("\"https://school.example/dais\""), "Where a webhook posts to."),
+    secret("secrets", Required("[]"), "What it is signed with."),
+    key("stream_cap", Default("100000"), "About so many events are kept in the stream."),
+    key("events", Default("[\"*\"]"), "Which events."),
+    key("ordered", Default("true"), "Whether the events of a room come one after the other."),
+    key("timeout_ms", Default("10000"), "Longest wait for one delivery."),
+    key("concurrency", Default("32"), "Most deliveries at a time."),
+    key("give_up_hours", Default("24"), "After so long an event is a dead letter."),
 ];
 
 pub(super) const CALLBACKS: &[Key] = &[

@@ -16,6 +16,7 @@ mod error;
 mod instance;
 mod keys;
 mod lease;
+mod ledger;
 mod limits;
 mod media;
 mod overlay;
@@ -23,6 +24,7 @@ mod redis;
 mod reference;
 mod secret;
 mod section;
+mod sinks;
 mod tree;
 mod web;
 
@@ -39,11 +41,13 @@ pub use callbacks::{Callbacks, Login};
 pub use error::{ConfigError, Fault, Place, Problem};
 pub use instance::{Instance, Role};
 pub use lease::{Lease, Placement};
+pub use ledger::{Ledger, LedgerUrl};
 pub use limits::{AllowedOrigins, Http, Limits, LogFormat, Telemetry};
 pub use media::{Media, MediaServerConfig, Turn};
 pub use overlay::Overrides;
-pub use redis::{LedgerUrl, Redis, RedisUrl, RedisUrlError};
+pub use redis::{Redis, RedisUrl, RedisUrlError};
 pub use secret::{ApiKeys, Secret};
+pub use sinks::{SinkConfig, SinkKind};
 pub use web::{AddressBlock, PublicUrl, WebError, WebOrigin};
 
 use section::{Report, Section};
@@ -67,8 +71,8 @@ pub struct Config {
     pub redis: Redis,
     /// `[lease]`
     pub lease: Lease,
-    /// `[ledger] url`
-    pub ledger: Option<LedgerUrl>,
+    /// `[ledger]`
+    pub ledger: Ledger,
     /// `[[app]]`, at least one, codes unique
     pub apps: Vec<App>,
     /// `[[media]]`, names unique
@@ -200,7 +204,7 @@ fn read_sections(
     let instance = instance::read(&section("instance", keys::INSTANCE), dev, host_name);
     let lease = lease::read(&section("lease", keys::LEASE));
     let redis = redis::read(&section("redis", keys::REDIS), dev, &lease);
-    let ledger = redis::read_ledger(&section("ledger", keys::LEDGER));
+    let ledger = ledger::read(&section("ledger", keys::LEDGER));
     section("im", keys::IM);
     let http = limits::read_http(&section("http", keys::HTTP));
     let limits = limits::read(&section("limits", keys::LIMITS));
@@ -228,7 +232,7 @@ fn read_sections(
         instance: instance?,
         redis: redis?,
         lease,
-        ledger,
+        ledger: ledger?,
         apps,
         media,
         turn,

@@ -1,4 +1,4 @@
-//! `[redis]` and `[ledger]`: the stores.
+//! `[redis]`: the store.
 
 use std::fmt;
 use std::time::Duration;
@@ -150,36 +150,6 @@ pub enum RedisUrlError {
     SentinelsTwice,
 }
 
-/// A checked URL of a ledger. Display leaves everything but the scheme out.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LedgerUrl(Secret);
-
-impl LedgerUrl {
-    /// Checks the scheme; what follows it is for the driver to say.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (scheme, rest) = text.split_once("://")?;
-        (matches!(scheme, "sqlite" | "postgres" | "mysql") && !rest.is_empty())
-            .then(|| LedgerUrl(Secret::new(text)))
-    }
-
-    /// The URL with its credentials.
-    pub fn expose(&self) -> &str {
-        self.0.expose()
-    }
-}
-
-impl fmt::Display for LedgerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://***", self.expose().split_once("://").map_or("", |(scheme, _)| scheme))
-    }
-}
-
-impl fmt::Debug for LedgerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// A named host or an address, and a port.
 fn host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
@@ -258,14 +228,4 @@ pub(super) fn read(section: &Section<'_>, dev: bool, lease: &Lease) -> Option<Re
         command_timeout: command_timeout.unwrap_or(bound.min(Duration::from_secs(1))),
         unready_after: section.millis("unready_after_ms", 100..=600_000).unwrap_or(Duration::from_secs(3)),
     })
-}
-
-pub(super) fn read_ledger(section: &Section<'_>) -> Option<LedgerUrl> {
-    let given = section.secret("url")?;
-    let url = LedgerUrl::parse(given.value.expose());
-    if url.is_none() {
-        let right = "a URL that begins with sqlite://, postgres:// or mysql://".to_owned();
-        section.note(&given.place, "url", Fault::BadValue { found: None, right });
-    }
-    url
 }

@@ -1,12 +1,17 @@
 //! One instance: what its parts share, and its life from registration to the last lease released.
 
+pub mod archiving;
+pub mod books;
 pub mod canary;
 pub mod drain;
 pub mod heartbeat;
+pub mod outgoing;
 pub mod reaping;
 pub mod register;
 
 use key_prefix::{Instance, Keys};
+use ledger::outbox::Bell;
+use ledger::{Ledger, Subscriptions};
 use media_bridge::{EmbeddedSfu, MediaKind};
 use redis_scripts::Scripts;
 use std::collections::HashMap;
@@ -49,6 +54,10 @@ pub struct Store {
     pub self_fence: Duration,
     /// How long a room that nobody owns is kept.
     pub room_life: Duration,
+    /// What begins something is refused while its room's lane has so many entries.
+    pub lane_limit: u64,
+    /// Everything is, while it has so many.
+    pub lane_last_limit: u64,
     /// Every metric.
     pub metrics: Metrics,
 }
@@ -69,6 +78,12 @@ pub struct Node {
     pub config: Config,
     /// Redis.
     pub store: Store,
+    /// The ledger.
+    pub books: books::Books,
+    /// Who is told of what happens in rooms.
+    pub subscriptions: Arc<Subscriptions>,
+    /// Rung when something was archived here: there may be something to tell.
+    pub bell: Bell,
     /// Where clients reach this instance.
     pub public_url: String,
     /// Where it listens, which tells this process from another of its name.
@@ -158,6 +173,8 @@ pub struct Parts {
     pub embedded: Option<EmbeddedSfu>,
     /// The external media servers.
     pub media: Arc<MediaServers>,
+    /// The ledger.
+    pub ledger: Ledger,
     /// Redis's clock.
     pub clock: Arc<RedisClock>,
 }
@@ -168,7 +185,8 @@ const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Node {
     /// An instance that has registered, and holds nothing yet.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, clock } = parts;
+        let Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, ledger, clock } =
+            parts;
         let store = Store {
             scripts,
             keys,
@@ -176,9 +194,14 @@ impl Node {
             owner_ttl: config.lease.owner_ttl(),
             self_fence: config.lease.self_fence,
             room_life: ROOM_LIFE,
+            lane_limit: config.ledger.lane_limit,
+            lane_last_limit: config.ledger.lane_last_limit,
             metrics: metrics.clone(),
         };
         Arc::new(Self {
+            books: books::Books::new(ledger, config.ledger.load_timeout),
+            subscriptions: Arc::new(outgoing::subscriptions(&config.apps)),
+            bell: Bell::default(),
             verifier: Verifier::new(&config.apps),
             apps: config.apps.iter().map(|app| (app.code.to_string(), Arc::new(app.clone()))).collect(),
             admission: TokenBucket::new(config.limits.joins_per_second, config.limits.joins_burst),

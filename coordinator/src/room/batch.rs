@@ -38,6 +38,8 @@ pub enum Outcome {
     Refused(ApiError),
     /// It had been answered before.
     Kept(Answer),
+    /// It is refused whatever the cell says, and nothing is kept of that.
+    Barred(ApiError),
 }
 
 /// A command on its way through a batch. Without an order it is an inbox entry that makes no sense.
@@ -106,6 +108,11 @@ impl Step {
             && self.order.as_ref().is_some_and(is_audio)
     }
 
+    /// Whether it begins something, and was not refused.
+    fn begins(&self) -> bool {
+        !self.events().is_empty() && self.order.as_ref().is_some_and(|order| order.command().begins())
+    }
+
     /// Its events.
     pub fn events(&self) -> &[Event] {
         match &self.outcome {
@@ -124,7 +131,7 @@ impl Step {
     fn answer(&self) -> Option<Answer> {
         Some(match self.outcome.as_ref()? {
             Outcome::Done(done, _) => Answer::Done(done.clone()),
-            Outcome::Refused(error) => Answer::refused(error),
+            Outcome::Refused(error) | Outcome::Barred(error) => Answer::refused(error),
             Outcome::Kept(answer) => answer.clone(),
         })
     }
@@ -137,7 +144,7 @@ impl Step {
             Some(Outcome::Refused(error)) => {
                 self.order.is_some() && !error.code.is_retryable() && error.code != ErrorCode::NotInRoom
             }
-            Some(Outcome::Kept(_)) | None => false,
+            Some(Outcome::Kept(_) | Outcome::Barred(_)) | None => false,
         }
     }
 }
@@ -171,7 +178,7 @@ impl Batch {
     pub fn stage(id: String, cell: &Cell, mut steps: Vec<Step>, rules: &Rules, now: Millis) -> Self {
         let mut staged = cell.clone();
         for step in &mut steps {
-            if matches!(step.outcome, Some(Outcome::Kept(_))) {
+            if matches!(step.outcome, Some(Outcome::Kept(_) | Outcome::Barred(_))) {
                 continue;
             }
             let Some(order) = &step.order else { continue };
@@ -196,7 +203,7 @@ impl Batch {
     pub fn needs_commit(&self) -> bool {
         // A refusal under an id is written too, or at least compared with what that id was answered before.
         let is_written = |step: &Step| {
-            let is_known = matches!(step.outcome, Some(Outcome::Kept(_)));
+            let is_known = matches!(step.outcome, Some(Outcome::Kept(_) | Outcome::Barred(_)));
             matches!(step.source, Source::Inbox(_)) || (step.key().is_some() && !is_known)
         };
         self.cell.version != self.from || self.steps.iter().any(is_written)
@@ -217,6 +224,22 @@ impl Batch {
                 },
             }
         }
+    }
+
+    /// Whether one of its commands begins something, and is not refused.
+    pub fn begins(&self) -> bool {
+        self.steps.iter().any(Step::begins)
+    }
+
+    /// The steps, those refused that begin something; or, if none does, all that would be logged.
+    pub fn barred(mut self, error: &ApiError) -> Vec<Step> {
+        let begins = self.begins();
+        for step in &mut self.steps {
+            if if begins { step.begins() } else { !step.events().is_empty() } {
+                step.outcome = Some(Outcome::Barred(error.clone()));
+            }
+        }
+        self.steps
     }
 
     /// What it changed, as others are told.
@@ -279,8 +302,9 @@ impl<'a> Prepared<'a> {
     pub fn committing(&self) -> Committing<'_> {
         let step = self.step;
         // What was answered before is not compared again; without a digest it is compared and not kept.
-        let key =
-            step.key().filter(|_| step.order.is_some() && !matches!(step.outcome, Some(Outcome::Kept(_))));
+        let key = step.key().filter(|_| {
+            step.order.is_some() && !matches!(step.outcome, Some(Outcome::Kept(_) | Outcome::Barred(_)))
+        });
         let keep = key.map(|(caller, id, digest)| Keep {
             caller,
             id,

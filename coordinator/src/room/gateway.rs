@@ -4,10 +4,11 @@
 //! executes it once and answers; if nobody owns the room, this instance takes it.
 
 use key_prefix::RoomKey;
-use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, Report, SettingsVersion};
+use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, Report, SettingsVersion, Updated};
 use room_cell::{Actor as By, Command, Limits, MediaReport, Validated};
 use serde_json::Value;
 use socketioxide::socket::Sid;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,7 +147,11 @@ async fn elsewhere(
             }
         }
         Enqueued::Missing { owner } if owner.is_empty() => {
-            return Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room"));
+            return if recover(node, room).await? {
+                Ok(None)
+            } else {
+                Err(ApiError::new(ErrorCode::RoomNotFound, "there is no such room"))
+            };
         }
         Enqueued::Missing { .. } => return Err(being_restored()),
         Enqueued::Full { length } => {
@@ -161,6 +166,22 @@ async fn elsewhere(
             Some((digest, answer)) => kept(key, &digest, &answer).map(Some),
             None => Err(ApiError::new(ErrorCode::Timeout, "no answer in time; repeat with the same id")),
         },
+    }
+}
+
+/// Has a room that Redis lacks made anew of what the ledger has; `false`: it has none, or a closed one.
+pub async fn recover(node: &Arc<Node>, room: &RoomKey) -> Result<bool, ApiError> {
+    let Some(app) = node.app(room.app()) else { return Ok(false) };
+    match node.books.ask(node.books.ledger.head(room)).await {
+        None => return Err(ApiError::store_unavailable()),
+        Some(None) => return Ok(false),
+        Some(Some(head)) if head.status == "closed" => return Ok(false),
+        Some(Some(_)) => {}
+    }
+    match node.rooms.enter(node, &app, room).ask(Work::Recover).await {
+        // Another instance has it by now, or this one had it a moment ago: either way it is there again.
+        Ok(()) | Err(Refusal::Gone) => Ok(true),
+        Err(Refusal::Api(error)) => Err(error),
     }
 }
 
@@ -226,8 +247,13 @@ pub async fn open(
 /// Reads a room as it stands in Redis; `None`: there is none.
 pub async fn read(node: &Arc<Node>, room: &RoomKey) -> Result<Option<Remote>, ApiError> {
     let store = &node.store;
-    match store.timed("read", store.scripts.read_room(&store.keys, room)).await? {
+    let mut found = store.timed("read", store.scripts.read_room(&store.keys, room)).await?;
+    if matches!(found, Read::Missing) && recover(node, room).await? {
+        found = store.timed("read", store.scripts.read_room(&store.keys, room)).await?;
+    }
+    match found {
         Read::Missing => Ok(None),
+        Read::Ok(standing) if standing.state.status == "rebuilding" => Err(being_restored()),
         Read::Ok(standing) => Remote::read(standing).map(Some).map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
             ApiError::new(ErrorCode::Internal, "the room cannot be read")
@@ -251,8 +277,11 @@ pub async fn update_settings(
     }
     let store = &node.store;
     let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
-    let (sv, _) = refusal_of(remote.update_settings(store, &change).await?)?;
-    Ok(sv)
+    let mut updated = remote.update_settings(store, &change).await?;
+    if is_nobodys(&updated) && recover(node, room).await? {
+        updated = remote.update_settings(store, &change).await?;
+    }
+    refusal_of(updated).map(|(sv, _)| sv)
 }
 
 /// Merges a patch into a guest's state, wherever the room runs.
@@ -271,8 +300,16 @@ pub async fn update_guest(
     }
     let store = &node.store;
     let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
-    let (sv, _) = refusal_of(remote.update_guest(store, &change).await?)?;
-    Ok(sv)
+    let mut updated = remote.update_guest(store, &change).await?;
+    if is_nobodys(&updated) && recover(node, room).await? {
+        updated = remote.update_guest(store, &change).await?;
+    }
+    refusal_of(updated).map(|(sv, _)| sv)
+}
+
+/// Whether Redis lacks the room, or part of it, and nobody has it in memory.
+fn is_nobodys(updated: &Updated) -> bool {
+    matches!(updated, Updated::Missing { owner } | Updated::Damaged { owner } if owner.is_empty())
 }
 
 /// Something that a media server reported.
@@ -325,7 +362,12 @@ pub async fn report(
         reports: &reports,
         cap: INBOX,
     };
-    match store.timed("report", store.scripts.report(&store.keys, with)).await? {
+    let mut reported = store.timed("report", store.scripts.report(&store.keys, with)).await?;
+    let is_nobodys = |reported: &redis_scripts::Reported| matches!(reported, redis_scripts::Reported::Missing { owner } if owner.is_empty());
+    if is_nobodys(&reported) && recover(node, room).await? {
+        reported = store.timed("report", store.scripts.report(&store.keys, with)).await?;
+    }
+    match reported {
         redis_scripts::Reported::Ok { appended, owner } => {
             if appended > 0 && (owner.is_empty() || owner == store.me.as_str()) {
                 adopt(node, app, room);
@@ -344,9 +386,9 @@ pub async fn report(
 /// One entry of a room's timeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Passed {
-    /// Where it stands in its lane.
+    /// Where it stands: in its lane, or behind `0-` in the ledger.
     pub id: String,
-    /// `cell`, `settings` or `guest`.
+    /// `cell`, `settings`, `guest`, or `state` of a room that was written anew.
     pub kind: String,
     /// When, in Unix milliseconds by Redis's clock.
     pub at: u64,
@@ -356,8 +398,16 @@ pub struct Passed {
     pub token: u64,
     /// The version that it made.
     pub version: u64,
+    /// Committed by an owner whose time was over, on data that was lost since: without effect.
+    pub superseded: bool,
     /// The command with its actor and its events, or the patch.
     pub entry: Value,
+}
+
+impl Passed {
+    fn position(&self) -> (bool, u64, u64) {
+        (matches!(&*self.kind, "settings" | "guest"), self.token, self.version)
+    }
 }
 
 /// A page of a room's timeline, newest first, and where the next one begins.
@@ -369,7 +419,7 @@ pub struct Timeline {
     pub next: Option<String>,
 }
 
-/// Reads a page of a room's timeline.
+/// Reads a page of a room's timeline: what waits in its lane, and behind that what the ledger has.
 pub async fn timeline(
     node: &Arc<Node>,
     room: &RoomKey,
@@ -377,16 +427,44 @@ pub async fn timeline(
     limit: usize,
 ) -> Result<Timeline, ApiError> {
     let store = &node.store;
-    let read = store.scripts.timeline(&store.keys, room, before, SCAN, limit);
-    let page = store.timed("timeline", read).await?;
-    let entries = page.entries.into_iter().map(|entry| Passed {
-        id: entry.id,
-        kind: entry.kind,
-        at: entry.at.as_u64(),
-        owner: entry.owner,
-        token: entry.token.as_u64(),
-        version: entry.version,
-        entry: serde_json::from_str(&entry.entry).unwrap_or_default(),
+    let in_ledger = |before: &str| before.strip_prefix("0-").and_then(|seq| seq.parse().ok());
+    let mut page = Timeline::default();
+    if before.is_none_or(|before| in_ledger(before).is_none()) {
+        let read = store.scripts.timeline(&store.keys, room, before, SCAN, limit);
+        let tail = store.timed("timeline", read).await?;
+        page.entries.extend(tail.entries.into_iter().map(|entry| Passed {
+            version: entry.version(),
+            id: entry.id,
+            kind: entry.kind,
+            at: entry.at.as_u64(),
+            owner: entry.owner,
+            token: entry.token.as_u64(),
+            superseded: false,
+            entry: serde_json::from_str(&entry.entry).unwrap_or_default(),
+        }));
+        if tail.next.is_some() {
+            return Ok(Timeline { next: tail.next, ..page });
+        }
+    }
+    let room_left = limit.saturating_sub(page.entries.len()).max(1);
+    let rows =
+        node.books.ask(node.books.ledger.timeline(room, before.and_then(in_ledger), room_left as u64)).await;
+    let Some(rows) = rows else {
+        return Err(ApiError::new(ErrorCode::LedgerUnavailable, "the ledger is out of reach"));
+    };
+    page.next = rows.last().filter(|_| rows.len() >= room_left).map(|row| format!("0-{}", row.seq));
+    let seen: HashSet<_> = page.entries.iter().map(Passed::position).collect();
+    let archived = rows.into_iter().map(|row| Passed {
+        id: format!("0-{}", row.seq),
+        kind: row.kind,
+        at: row.at.as_u64(),
+        owner: row.owner,
+        token: row.token.as_u64(),
+        version: row.version,
+        superseded: row.superseded,
+        entry: serde_json::from_str(&row.body).unwrap_or_default(),
     });
-    Ok(Timeline { entries: entries.collect(), next: page.next })
+    // What moved from the lane into the ledger meanwhile is in both.
+    page.entries.extend(archived.filter(|entry| !seen.contains(&entry.position())));
+    Ok(page)
 }

@@ -1,5 +1,6 @@
 //! The room as its owner has it: the only type that mutates memory, and only to what Redis acknowledged.
 
+use ledger::RoomState;
 use redis_scripts::{
     Commit, Committed, FenceToken, GuestUpdate, Pinned, RedisMillis, Release, Released, Repeat, Restore,
     Restored, ScriptError, SettingsUpdate, SettingsVersion, Standing, Updated,
@@ -40,6 +41,8 @@ pub enum CommitError {
     Damaged,
     /// Redis has more of the room than memory: read it, then repeat.
     Ahead,
+    /// The room's lane is full: the ledger does not keep up.
+    Full,
     /// Redis did not answer: the commit may have been made. It must be sent again, as it is.
     Unknown(ScriptError),
     /// A fault of ours, or a key of a wrong type.
@@ -105,6 +108,7 @@ impl OwnedRoom {
             changes: &cell_changes(&changes),
             due,
             fanout: &fanout,
+            lane_limit: if batch.begins() { store.lane_limit } else { store.lane_last_limit },
         };
         let answer = store.timed("commit", store.scripts.commit(&store.keys, with)).await?;
         store.metrics.commit_commands.observe(commands.len() as f64);
@@ -118,6 +122,7 @@ impl OwnedRoom {
             Committed::Superseded { .. } => Err(CommitError::Superseded),
             Committed::Missing | Committed::Behind { .. } => Err(CommitError::Damaged),
             Committed::Ahead { .. } => Err(CommitError::Ahead),
+            Committed::Full { .. } => Err(CommitError::Full),
         }
     }
 
@@ -169,6 +174,13 @@ impl OwnedRoom {
         };
         let (settings, guests) = (text(&self.projection.settings), text(&self.projection.guests));
         let stored = self.cell.stored();
+        let whole = RoomState {
+            cell: self.cell.clone(),
+            settings: self.projection.settings.clone(),
+            guests: self.projection.guests.clone(),
+            created_at: self.projection.created_at,
+        };
+        let entry = whole.to_body();
         let with = Restore {
             me: &store.me,
             room: &self.names.key,
@@ -181,6 +193,7 @@ impl OwnedRoom {
             settings: &borrowed(&settings),
             guests: &borrowed(&guests),
             batch: "",
+            entry: &entry,
             changes: &cell_changes(&stored),
             due,
         };
@@ -304,6 +317,7 @@ async fn update_settings(
         patch: &change.patch.by_setting(),
         route_json: &names.route_json,
         message: &message,
+        lane_limit: store.lane_limit,
     };
     store.timed("settings_update", store.scripts.settings_update(&store.keys, with)).await
 }
@@ -332,6 +346,7 @@ async fn update_guest(
         patch: &patch,
         route_json: &names.route_json,
         message: &message,
+        lane_limit: store.lane_limit,
     };
     store.timed("guest_update", store.scripts.guest_update(&store.keys, with)).await
 }

@@ -1,10 +1,11 @@
 //! The multi-writer part of a room in memory: a projection of a version that Redis has acknowledged, and nothing else.
 
 use redis_scripts::{RedisMillis, RoomState, SettingsVersion};
+use room_cell::patch;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::classroom::{patch, settings};
+use crate::classroom::settings;
 
 /// Settings and guest states at version `sv`.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -144,6 +144,8 @@ pub enum Work {
     Levels(Vec<Level>),
     /// Make the room, or open it again.
     Open(Box<Opening>, Reply<Opened>),
+    /// Have the room, if there is one: the ledger may know of it.
+    Recover(Reply<()>),
     /// There is something in the room's inbox.
     Inbox,
     /// Say that you live.

@@ -18,6 +18,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::media::Placed;
 use crate::node::Node;
 use crate::paths::{Astray, Class as _, Fanout, Owner};
+use crate::room::gateway;
 use crate::room::names::{RoomNames, json_string};
 use crate::room::snapshot::Remote;
 
@@ -349,6 +350,7 @@ async fn begin(asking: &Asking, room: &RoomKey, view: View) -> Result<Option<Str
     let node = &asking.node;
     node.watches.add(node, room, &asking.client, view);
     let (store, mut snapshot) = (&node.store, None);
+    let mut recovered = false;
     for _ in 0..READS {
         match store.timed("watch", store.scripts.watch(&store.keys, &store.me, room)).await {
             Ok(Read::Ok(standing)) => {
@@ -362,6 +364,7 @@ async fn begin(asking: &Asking, room: &RoomKey, view: View) -> Result<Option<Str
                     break;
                 }
             }
+            Ok(Read::Missing) if !recovered && gateway::recover(node, room).await? => recovered = true,
             Ok(Read::Missing) => {
                 end(asking, room, &[view]);
                 return Ok(None);

@@ -96,20 +96,14 @@ async fn ask(redis: &Redis) -> Result<(Client, String), StoreError> {
     }
 }
 
-/// Connects for pub/sub; subscriptions are made again after each reconnect.
-pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, StoreError> {
-    let client = builder(redis)?.build_subscriber_client().map_err(StoreError::Url)?;
-    client.init().await.map_err(|source| StoreError::Unreachable { url: redis.url.to_string(), source })?;
-    drop(client.manage_subscriptions());
-    drop(client.error_rx());
-    Ok(client)
-}
-
-/// Connects and proves the server fit; `dev` relaxes the append-only file.
-pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), StoreError> {
+/// Tries for a while: at start-up Redis, or the way to it, may be slow. A wrong password stays one.
+pub(crate) async fn patiently<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     let give_up = crate::clock::instant() + PATIENCE;
-    let (client, info) = loop {
-        match ask(redis).await {
+    loop {
+        match attempt().await {
             Err(StoreError::Unreachable { source, .. })
                 if *source.kind() != ErrorKind::Auth && crate::clock::instant() < give_up =>
             {
@@ -119,10 +113,28 @@ pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), 
                 );
                 tokio::time::sleep(PAUSE).await;
             }
-            answer => break answer?,
+            answer => return answer,
         }
-    };
-    match proof::prove(&info, dev) {
+    }
+}
+
+/// Connects for pub/sub; subscriptions are made again after each reconnect.
+pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, StoreError> {
+    patiently(|| async {
+        let client = builder(redis)?.build_subscriber_client().map_err(StoreError::Url)?;
+        let unreachable = |source| StoreError::Unreachable { url: redis.url.to_string(), source };
+        client.init().await.map_err(unreachable)?;
+        drop(client.manage_subscriptions());
+        drop(client.error_rx());
+        Ok(client)
+    })
+    .await
+}
+
+/// Connects and proves the server fit; `dev` relaxes the append-only file.
+pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), StoreError> {
+    let (client, info) = patiently(|| ask(redis)).await?;
+    match proof::prove(&info, dev, redis.url.is_sentinel()) {
         Ok(server) => Ok((client, server)),
         Err(problems) => Err(StoreError::Unfit { url: redis.url.to_string(), problems }),
     }

@@ -41,6 +41,8 @@ pub enum Unfit {
     },
     /// It keeps nothing on disk.
     NoAppendOnlyFile,
+    /// A Sentinel may name another master while it still takes writes.
+    NoMinReplicas,
 }
 
 impl fmt::Display for Unfit {
@@ -66,6 +68,14 @@ impl fmt::Display for Unfit {
             Self::NoAppendOnlyFile => {
                 write!(f, "its append-only file is off, so a restart loses every room: set `appendonly yes`")
             }
+            Self::NoMinReplicas => {
+                write!(
+                    f,
+                    "Sentinels may name another master while this one, cut off, still takes writes: set \
+                     `min-replicas-to-write 1` or more, and `min-replicas-max-lag` below the Sentinels' \
+                     `down-after-milliseconds`"
+                )
+            }
         }
     }
 }
@@ -79,8 +89,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Reads `INFO`. `dev` relaxes the append-only file.
-pub fn prove(info: &str, dev: bool) -> Result<Server, Vec<Unfit>> {
+/// Reads `INFO`. `dev` relaxes the append-only file; behind Sentinels an old master must stop by itself.
+pub fn prove(info: &str, dev: bool, by_sentinels: bool) -> Result<Server, Vec<Unfit>> {
     let mut problems = Vec::new();
     let (kind, found, needed) = match field(info, "valkey_version") {
         Some(found) => ("valkey", Some(found), VALKEY_MIN),
@@ -106,6 +116,10 @@ pub fn prove(info: &str, dev: bool) -> Result<Server, Vec<Unfit>> {
     if !append_only && !dev {
         problems.push(Unfit::NoAppendOnlyFile);
     }
+    // The field is there only where both settings are.
+    if by_sentinels && field(info, "min_slaves_good_slaves").is_none() {
+        problems.push(Unfit::NoMinReplicas);
+    }
     if problems.is_empty() {
         return Ok(Server { kind, version: found.unwrap_or_default().to_owned(), append_only });
     }
@@ -122,15 +136,15 @@ mod tests {
 
     #[test]
     fn a_fit_server_is_named() {
-        let server = prove(GOOD, false).unwrap();
+        let server = prove(GOOD, false, false).unwrap();
         assert_eq!((server.kind, server.version.as_str(), server.append_only), ("redis", "7.0.15", true));
         let valkey = GOOD.replace("redis_version:7.0.15", "redis_version:7.2.4\r\nvalkey_version:9.1.2");
-        assert_eq!(prove(&valkey, false).unwrap().kind, "valkey");
+        assert_eq!(prove(&valkey, false, false).unwrap().kind, "valkey");
     }
 
     #[test]
     fn each_fault_is_named_with_its_cure() {
-        let found = |from: &str, to: &str, dev| prove(&GOOD.replace(from, to), dev).unwrap_err();
+        let found = |from: &str, to: &str, dev| prove(&GOOD.replace(from, to), dev, false).unwrap_err();
         assert_eq!(
             found("7.0.15", "6.2.5", true),
             [Unfit::TooOld { kind: "redis", found: "6.2.5".into(), needed: (7, 0) }]
@@ -141,15 +155,21 @@ mod tests {
             [Unfit::Eviction { policy: "allkeys-lru".into() }]
         );
         assert_eq!(found("aof_enabled:1", "aof_enabled:0", false), [Unfit::NoAppendOnlyFile]);
-        assert!(prove(&GOOD.replace("aof_enabled:1", "aof_enabled:0"), true).is_ok(), "dev goes without");
+        assert!(
+            prove(&GOOD.replace("aof_enabled:1", "aof_enabled:0"), true, false).is_ok(),
+            "dev goes without"
+        );
         assert_eq!(found("redis_version", "other", true), [Unfit::UnknownVersion]);
+        assert_eq!(prove(GOOD, true, true).unwrap_err(), [Unfit::NoMinReplicas]);
+        let guarded = format!("{GOOD}# Replication\r\nmin_slaves_good_slaves:0\r\n");
+        assert!(prove(&guarded, false, true).is_ok());
         assert!(Unfit::Cluster.to_string().contains("standalone"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read(info in "(redis_version:.{0,8}\r\n|cluster_enabled:.\r\n|.{0,40}\n){0,8}", dev: bool) {
-            _ = prove(&info, dev);
+        fn any_text_is_read(info in "(redis_version:.{0,8}\r\n|cluster_enabled:.\r\n|.{0,40}\n){0,8}", dev: bool, sentinels: bool) {
+            _ = prove(&info, dev, sentinels);
         }
     }
 }

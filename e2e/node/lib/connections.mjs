@@ -218,6 +218,15 @@ export function open({
       socket.disconnect();
       reject(new OperationError(error.message, details));
     });
+    // A server that ends between the transport's opening and the answer to the handshake is no error to the socket. A
+    // refusal that came just before is told a moment after the end, and says more.
+    socket.io.on("close", (reason) => {
+      setTimeout(() => {
+        if (settled || reconnection) return;
+        settled = true;
+        reject(new OperationError(`closed before it was connected: ${reason}`));
+      }, 100);
+    });
   });
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::token;
+use crate::{place, token};
 
 /// Tests run with a short heartbeat, so that what takes a lease takes under a second.
 const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -13,6 +13,7 @@ const HEARTBEAT: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub struct CoordinatorOptions {
     id: String,
+    redis_url: String,
     values: BTreeMap<&'static str, BTreeMap<String, String>>,
     extra: String,
     environment: Vec<(String, String)>,
@@ -24,6 +25,7 @@ impl CoordinatorOptions {
     pub fn new(id: &str, redis_url: &str) -> Self {
         let options = Self {
             id: id.to_owned(),
+            redis_url: redis_url.to_owned(),
             values: BTreeMap::new(),
             extra: String::new(),
             environment: Vec::new(),
@@ -48,7 +50,7 @@ impl CoordinatorOptions {
         &self.id
     }
 
-    /// A number or a flag of a section: `instance`, `redis`, `lease`, `app`, `media`, `http`, `limits`, `telemetry`.
+    /// A number or a flag of a section: `instance`, `redis`, `lease`, `ledger`, `app`, `media`, `http`, `limits`, `telemetry`.
     #[must_use]
     pub fn value(self, section: &'static str, key: &str, value: impl Into<serde_json::Value>) -> Self {
         self.literal(section, key, value.into().to_string())
@@ -127,10 +129,14 @@ impl CoordinatorOptions {
         &self.environment
     }
 
-    /// The file.
+    /// The file. Without another word the ledger is a SQLite file beside the cluster's Redis.
     pub fn render(&self) -> String {
         let mut toml = String::new();
-        for (section, values) in &self.values {
+        let mut all = self.values.clone();
+        let prefix = all.get("redis").and_then(|redis| redis.get("key_prefix")).cloned().unwrap_or_default();
+        let ledger = quoted(&place::ledger_url(&self.redis_url, &prefix));
+        all.entry("ledger").or_default().entry("url".to_owned()).or_insert(ledger);
+        for (section, values) in &all {
             let header = if matches!(*section, "app" | "media") {
                 format!("[[{section}]]")
             } else {

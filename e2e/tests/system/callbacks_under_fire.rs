@@ -34,23 +34,39 @@ const EACH: u64 = 16;
 const IN_FLIGHT: usize = 12;
 const MINUTES_10: u64 = 600_000;
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970");
     u64::try_from(since.as_millis()).expect("a time of this age")
 }
 
 /// The same numbers for the same seed (xorshift).
-struct Chance(u64);
+#[derive(Debug)]
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        for (left, by) in [(true, 13), (false, 7), (true, 17)] {
-            self.0 ^= if left { self.0 << by } else { self.0 >> by };
-        }
+    /// A seed of 0 would give zeros only.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// One that gives other numbers.
+    pub(crate) const fn another(&mut self) -> Self {
+        self.step();
+        Self::new(self.0.wrapping_mul(6_364_136_223_846_793_005))
+    }
+
+    const fn step(&mut self) {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.step();
         usize::try_from(self.0 % (end as u64)).expect("below a usize")
     }
 
-    fn shuffle<T>(&mut self, of: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, of: &mut [T]) {
         for at in (1..of.len()).rev() {
             of.swap(at, self.below(at + 1));
         }
@@ -303,7 +319,7 @@ impl Fire {
 #[tokio::test]
 async fn i_5_i_8_i_13_what_is_acknowledged_under_fire_is_executed_and_no_seat_is_wrong() {
     let seed = now_ms() | 1;
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut fire = Fire::lit().await;
     let begun = now_ms();
     let sender = Arc::new(fire.sender());

@@ -98,6 +98,7 @@ impl Stage {
     async fn start(tag: &'static str, prefix: &str, redis: &RedisServer) -> Self {
         let options = |id: &str| {
             let options = CoordinatorOptions::new(id, &redis.url()).key_prefix(prefix);
+            let options = options.toml("[[app.sinks]]\nname = \"log\"\nkind = \"stream\"\n");
             options.grace(Duration::from_millis(300)).text("app", "callbacks.generic.secret", SECRET)
         };
         let (a, b) = tokio::join!(options("a").start(), options("b").start());
@@ -241,8 +242,8 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
         // Three heartbeats of 200 ms.
         KeyKind::Lease | KeyKind::Owner => within(600),
         KeyKind::Answer => within(DAY),
-        KeyKind::Aside => within(7 * DAY),
-        KeyKind::Seen => within(DAY / 144),
+        KeyKind::Aside | KeyKind::Events => within(7 * DAY),
+        KeyKind::Seen | KeyKind::LaneKept => within(DAY / 144),
         KeyKind::Sessions => within(DAY / 24),
         KeyKind::Router => within(30 * DAY),
         KeyKind::Room
@@ -264,6 +265,8 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
         | KeyKind::Rooms
         | KeyKind::Watchers
         | KeyKind::Lane
+        | KeyKind::Checkpoints
+        | KeyKind::Facts
         | KeyKind::Due => left.is_none(),
     };
     // Keys that end by themselves may have done so since they were listed.

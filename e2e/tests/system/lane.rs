@@ -37,24 +37,29 @@ pub(crate) struct Past {
     pub(crate) cell: Cell,
 }
 
-const READ: &str = "return { redis.call('XRANGE', KEYS[1], '-', '+'), redis.call('HMGET', KEYS[2], 'cv', 'status'), \
-                    redis.call('HGETALL', KEYS[3]), redis.call('HGETALL', KEYS[4]) }";
+const READ: &str = "return { redis.call('XRANGE', KEYS[5], '-', '+'), redis.call('XRANGE', KEYS[1], '-', '+'), \
+                    redis.call('HMGET', KEYS[2], 'cv', 'status'), redis.call('HGETALL', KEYS[3]), \
+                    redis.call('HGETALL', KEYS[4]) }";
 
 impl Past {
     pub(crate) async fn read(redis: &RedisServer, room: &str) -> Self {
         let route = RoomKey::from_route(&format!("{APP}\0{room}")).expect("a room");
-        let lane = Keys::new(Prefix::parse("test").expect("a prefix")).lane(&route).to_string();
+        let keys = Keys::new(Prefix::parse("test").expect("a prefix"));
+        let (lane, kept) =
+            (keys.lane(&route).to_string(), keys.lane_kept(key_prefix::lane_of(route.route())).to_string());
         let [record, cell, peers] =
             [KeyKind::Room, KeyKind::Cell, KeyKind::Peers].map(|kind| of_room(kind, room));
-        let found = redis.command(&["EVAL", READ, "4", &lane, &record, &cell, &peers]).await;
-        let [lane, record, cell, peers] = found.items() else { panic!("{found:?}") };
+        let found = redis.command(&["EVAL", READ, "5", &lane, &record, &cell, &peers, &kept]).await;
+        let [kept, lane, record, cell, peers] = found.items() else { panic!("{found:?}") };
         let pairs = |of: &Reply| -> Vec<(String, String)> {
             of.texts().chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
         };
         let version = record.items()[0].number().and_then(|cv| u64::try_from(cv).ok()).expect("a version");
         let status = record.items()[1].text();
         let cell = Cell::read(version, &status, &pairs(cell), &pairs(peers)).expect("a stored cell");
-        let fields = lane.items().iter().map(|item| BTreeMap::from_iter(pairs(&item.items()[1])));
+        // What the ledger took is kept for longer than a test.
+        let entries = kept.items().iter().chain(lane.items());
+        let fields = entries.map(|item| BTreeMap::from_iter(pairs(&item.items()[1])));
         let of_room = fields.filter(|fields| fields["room"] == route.route() && fields["kind"] == "cell");
         Self { entries: of_room.map(|fields| entry(&fields)).collect(), cell }
     }

@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
 
 use e2e::cluster::Cluster;
+use e2e::coordinator::CoordinatorOptions;
 use e2e::driver::Driver;
 use e2e::wait::{self, SOON};
 use key_prefix::{KeyKind, Keys, Prefix, RoomKey, Scope};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -231,11 +233,11 @@ async fn lose(world: &World, kind: KeyKind) {
         KeyKind::Instance => {
             let key = named(KeyKind::Instance, &a);
             let before = world.cluster.redis.command(&["HGETALL", &key]).await.texts();
-            let before: std::collections::BTreeSet<_> = before.chunks(2).map(<[String]>::to_vec).collect();
+            let before: BTreeSet<_> = before.chunks(2).map(<[String]>::to_vec).collect();
             world.delete(&key).await;
             wait::eventually(SOON, || async {
                 let now = world.cluster.redis.command(&["HGETALL", &key]).await.texts();
-                let now: std::collections::BTreeSet<_> = now.chunks(2).map(<[String]>::to_vec).collect();
+                let now: BTreeSet<_> = now.chunks(2).map(<[String]>::to_vec).collect();
                 if now == before { Ok(()) } else { Err(now) }
             })
             .await;
@@ -304,21 +306,41 @@ async fn lose(world: &World, kind: KeyKind) {
         KeyKind::Peers => restored(world, kind, "peers").await,
         KeyKind::Presence => restored(world, kind, "presence").await,
         KeyKind::Cell => restored(world, kind, "cell").await,
-        KeyKind::Lane => {
+        // What comes next goes through them again.
+        KeyKind::Lane | KeyKind::LaneKept | KeyKind::Checkpoints => {
             let room = RoomKey::from_route(&format!("demo\0{ROOM}")).unwrap();
-            let lane = Keys::new(Prefix::parse("test").unwrap()).lane(&room).to_string();
-            world.delete(&lane).await;
+            let keys = Keys::new(Prefix::parse("test").unwrap());
+            let (lane, kept) = (keys.lane(&room), keys.lane_kept(key_prefix::lane_of(room.route())));
+            for key in [lane.to_string(), kept.to_string(), keys.checkpoints().to_string()] {
+                world.cluster.redis.command(&["DEL", &key]).await;
+            }
             wait::until(says, SOON, || async {
-                world.cluster.redis.command(&["XLEN", &lane]).await.number() > Some(0)
+                world.cluster.redis.command(&["XLEN", &kept.to_string()]).await.number() > Some(0)
+                    && world.cluster.redis.command(&["HLEN", &keys.checkpoints().to_string()]).await.number()
+                        > Some(0)
             })
             .await;
+        }
+        KeyKind::Facts => {
+            let facts = Keys::new(Prefix::parse("test").unwrap()).facts().to_string();
+            let before = world.cluster.redis.command(&["HGETALL", &facts]).await.texts();
+            world.delete(&facts).await;
+            let next = CoordinatorOptions::new("c", &world.cluster.redis.url()).start().await;
+            let after = world.cluster.redis.command(&["HGETALL", &facts]).await.texts();
+            assert_eq!(BTreeSet::from_iter(after), BTreeSet::from_iter(before), "{says}");
+            drop(next);
         }
         KeyKind::Due => {
             world.delete(&due_key()).await;
             world.holds("ZSCORE", &due_key(), &format!("demo\0{ROOM}")).await;
         }
         // Nothing of these need be there: what comes next is served without them.
-        KeyKind::Inbox | KeyKind::Aside | KeyKind::Answer | KeyKind::Seen | KeyKind::Sessions => {
+        KeyKind::Inbox
+        | KeyKind::Aside
+        | KeyKind::Answer
+        | KeyKind::Seen
+        | KeyKind::Events
+        | KeyKind::Sessions => {
             let base = named(kind, "");
             for key in world.cluster.redis.command(&["KEYS", &format!("{base}*")]).await.texts() {
                 world.cluster.redis.command(&["DEL", &key]).await;
@@ -407,7 +429,7 @@ async fn every_key_of_an_instance_or_of_all_may_be_lost_under_load() {
 }
 
 #[tokio::test]
-async fn a_room_without_an_owner_is_gone_with_its_record() {
+async fn a_room_without_an_owner_comes_back_from_the_ledger_whatever_of_it_is_lost() {
     let cluster = Cluster::start_with(2, |options| options.idle(Duration::from_millis(100))).await;
     let driver = Driver::start().await;
     let token = cluster.token("ann", "host");
@@ -430,24 +452,34 @@ async fn a_room_without_an_owner_is_gone_with_its_record() {
     };
 
     leave().await;
-    assert_eq!(enter().await["settings"]["custom"], json!({ "kept": true }), "nothing was lost");
-    // Its settings lost, the room has the defaults, and versions that no client has seen.
-    leave().await;
-    assert_eq!(lose("settings").await, Some(1));
-    let room = enter().await;
-    assert_eq!(
-        (&room["settings"]["custom"], &room["settings"]["noiseReduction"]),
-        (&json!({}), &json!("off")),
-        "{room}"
-    );
-    assert!(room["version"]["settings"].as_u64() > Some(LEAP), "{room}");
-    assert_eq!(driver.emit("ann", "room:update", change).await.unwrap()["ok"], true);
-    // Its record lost, it is gone: whoever comes makes a new one.
+    let mut before = enter().await;
+    assert_eq!(before["settings"]["custom"], json!({ "kept": true }), "nothing was lost");
+    for segment in ["settings", "cell", "room"] {
+        leave().await;
+        assert_eq!(lose(segment).await, Some(1), "{segment}");
+        let room = enter().await;
+        assert_eq!(room["settings"], before["settings"], "{segment}");
+        assert_eq!((&room["creator"], &room["peerCount"]), (&json!("ann"), &json!(1)), "{segment}: {room}");
+        for counter in ["settings", "cell"] {
+            let version = |room: &Value| room["version"][counter].as_u64().unwrap();
+            assert!(
+                version(&room) >= version(&before) + LEAP,
+                "{segment}: no version is given twice: {room}"
+            );
+        }
+        assert!(room["owner"]["token"].as_u64() > before["owner"]["token"].as_u64(), "{segment}: {room}");
+        before = room;
+    }
+    // Also for those who only look at it, or change something from elsewhere.
     leave().await;
     assert_eq!(lose("room").await, Some(1));
     driver.connect("far", &cluster[0].url(), &cluster.token("far", "host")).await.unwrap();
     let cards = driver.emit("far", "room:watch", json!({ "rooms": [ROOM] })).await.unwrap();
-    assert_eq!(cards["rooms"][0]["error"], "ROOM_NOT_FOUND", "{cards}");
-    let room = enter().await;
-    assert_eq!((&room["settings"]["custom"], &room["peerCount"]), (&json!({}), &json!(1)), "{room}");
+    assert_eq!(cards["rooms"][0]["settings"]["custom"], json!({ "kept": true }), "{cards}");
+    wait::until("the empty room is released", SOON, || async {
+        cluster.redis.command(&["EXISTS", &of_room(KeyKind::Owner, ROOM)]).await.number() == Some(0)
+    })
+    .await;
+    assert_eq!(lose("room").await, Some(1));
+    assert_eq!(driver.emit("far", "room:update", change).await.unwrap()["ok"], true);
 }

@@ -25,6 +25,8 @@ mod janus_pages;
 mod janus_rooms;
 mod lane;
 mod late_writes;
+mod ledger;
+mod ledger_campaign;
 mod lifecycle;
 mod limits;
 mod livekit_adapter;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::browsers::Pages;
+use super::browsers::{Pages, unhurried};
 
 const TRANSPORTS: [&str; 2] = ["websocket", "polling"];
 
@@ -67,9 +67,9 @@ async fn serve(mut stream: TcpStream) {
 /// `a` lets nobody in, `b` this origin, `c` any.
 async fn three_doors(origin: &str) -> Cluster {
     Cluster::start_with(3, |options| match options.id() {
-        "b" => options.texts("http", "allowed_origins", &["https://other.example", origin]),
-        "c" => options.texts("http", "allowed_origins", &["*"]),
-        _ => options,
+        "b" => unhurried(options).texts("http", "allowed_origins", &["https://other.example", origin]),
+        "c" => unhurried(options).texts("http", "allowed_origins", &["*"]),
+        _ => unhurried(options),
     })
     .await
 }

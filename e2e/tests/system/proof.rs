@@ -9,7 +9,7 @@ use e2e::janus::Janus;
 use e2e::process::Process;
 use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use e2e::token::Token;
-use e2e::wait::SOON;
+use e2e::wait::{self, SOON};
 use e2e::{cluster::Cluster, place};
 use key_prefix::KeyKind;
 use std::net::TcpListener;
@@ -179,10 +179,26 @@ async fn sentinel(master: &RedisServer) -> (Process, u16, TempDir) {
 
 #[tokio::test]
 async fn a_room_runs_on_the_master_that_a_sentinel_names() {
-    let master = RedisServer::start(Flavor::Redis).await;
-    let (_sentinel, port, _folder) = sentinel(&master).await;
+    let unguarded = RedisServer::start(Flavor::Redis).await;
+    let (sentinel_of_it, port, _its_folder) = sentinel(&unguarded).await;
     let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName=dais");
-    let instance = CoordinatorOptions::new("a", &url).start().await;
+    refused(&url, &["min-replicas-to-write 1"], &[]).await;
+    drop(sentinel_of_it);
+
+    let guarded = ServerOptions::new(Flavor::Redis).argument("--min-replicas-to-write", "1");
+    let master = guarded.argument("--min-replicas-max-lag", "5").start().await;
+    let (_sentinel, port, _folder) = sentinel(&master).await;
+    let replica = ServerOptions::new(Flavor::Redis)
+        .argument("--replicaof", &format!("127.0.0.1 {}", master.port()))
+        .start()
+        .await;
+    wait::until("the replica follows", SOON, || async {
+        replica.command(&["INFO", "replication"]).await.text().contains("master_link_status:up")
+    })
+    .await;
+    let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName=dais");
+    let ledger = place::ledger_url(&master.url(), "test");
+    let instance = CoordinatorOptions::new("a", &url).text("ledger", "url", &ledger).start().await;
     let driver = Driver::start().await;
     let token = Token::new("ann", "host").sign();
     let joined = driver.join("ann", &instance.url(), &token, "math").await.unwrap();
@@ -193,7 +209,8 @@ async fn a_room_runs_on_the_master_that_a_sentinel_names() {
     // The same, named by the two keys instead of one URL.
     let listed = CoordinatorOptions::new("b", "redis://127.0.0.1")
         .texts("redis", "sentinels", &[&format!("127.0.0.1:{port}")])
-        .text("redis", "sentinel_service", "dais");
+        .text("redis", "sentinel_service", "dais")
+        .text("ledger", "url", &ledger);
     let (code, _) = check(&listed, &[]).await;
     assert_eq!(code, Some(0));
     // A master that no Sentinel knows.

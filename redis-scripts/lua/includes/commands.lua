@@ -70,18 +70,21 @@ local function finish_commands(commands, commit)
       append_to_lane(commit.lane_key, {
         route = commit.route,
         kind = "cell",
-        version = "cv",
-        number = version,
+        cv = version,
         token = commit.token,
         owner = commit.me,
         at = commit.now,
         entry = command.entry,
+        caller = command.caller,
+        id = command.id,
+        digest = command.digest,
+        answer = command.answer,
       })
     end
     -- Without a digest it was only compared.
     if command.digest ~= "" then
       keep_answer(commit.answer_base .. commit.route .. "\0" .. command.caller .. "\0" .. command.id,
-        command.digest, command.answer)
+        command.digest, command.answer, 0)
     end
     if command.number ~= "" then
       local answer = command.answer ~= "" and command.answer or "null"

@@ -1,18 +1,27 @@
 --[[
 include   lane
-purpose   Append a committed change to its lane. Without a ledger the lanes are the only log, and they are bounded.
-defines   append_to_lane(lane_key, change)
+purpose   Append a committed change to its lane, from where it goes to the ledger; and how long the lane is.
+defines   append_to_lane(lane_key, change), lane_is_full(lane_key, limit)
 ]]
-local LANE_CAP = 100000
-
--- change {route, kind, version = name, number, token, owner, at, entry}
+-- change {route, kind, token, owner, at, entry, cv or sv or both; caller, id, digest, answer if its answer is kept}
 local function append_to_lane(lane_key, change)
-  redis.call("XADD", lane_key, "MAXLEN", "~", LANE_CAP, "*",
-    "room", change.route,
-    "kind", change.kind,
-    change.version, digits(change.number),
-    "token", change.token,
-    "owner", change.owner,
-    "at", digits(change.at),
-    "entry", change.entry)
+  local fields = { "room", change.route, "kind", change.kind, "token", change.token, "owner", change.owner,
+    "at", digits(change.at), "entry", change.entry }
+  for _, name in ipairs({ "cv", "sv" }) do
+    if change[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = digits(change[name])
+    end
+  end
+  if change.digest and change.digest ~= "" then
+    for _, name in ipairs({ "caller", "id", "digest", "answer" }) do
+      fields[#fields + 1] = name
+      fields[#fields + 1] = change[name]
+    end
+  end
+  redis.call("XADD", lane_key, "*", unpack(fields))
+end
+
+local function lane_is_full(lane_key, limit)
+  return redis.call("XLEN", lane_key) >= tonumber(limit)
 end

@@ -6,7 +6,7 @@ use redis_scripts::{
     Keep, OwnedReport, ReplyTo, SettingsUpdate, Touch, Touched, Updated,
 };
 
-use crate::world::{HORIZON, MADE, OWNER_TTL, World, room};
+use crate::world::{HORIZON, MADE, NO_LIMIT, OWNER_TTL, World, room};
 
 on_both! {
     async fn a_heartbeat_of_2000_rooms(world: &World) {
@@ -103,7 +103,7 @@ on_both! {
         let patch: Vec<_> = fields.iter().map(|field| (field.as_str(), "{}".to_owned())).collect();
         let with = SettingsUpdate {
             me: &me, room: &world.room, keys: &world.names, by: None, if_version: None, max_bytes: 100, patch: &patch,
-            route_json: &world.route_json(), message: r#""settings":{},"by":null"#,
+            route_json: &world.route_json(), message: r#""settings":{},"by":null"#, lane_limit: NO_LIMIT,
         };
         let updated = world.scripts.settings_update(&world.keys, with).await.unwrap();
         assert!(matches!(updated, Updated::Ok { .. }));

@@ -222,7 +222,7 @@ on_both! {
         let mut lane = world.scripts.timeline(&world.keys, &world.room, None, 100, 100).await.unwrap().entries;
         lane.reverse();
         let found: Vec<_> =
-            lane.iter().map(|it| (it.version, it.token, it.owner.as_str(), it.entry.as_str())).collect();
+            lane.iter().map(|it| (it.version(), it.token, it.owner.as_str(), it.entry.as_str())).collect();
         let (a, b) = (a.as_str(), b.as_str());
         assert_eq!(found, [
             (1, first, a, r#"{"events":[]}"#),

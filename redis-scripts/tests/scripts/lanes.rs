@@ -1,13 +1,18 @@
 //! What stands in a lane, and how a room's part of it is read.
 
-use key_prefix::Instance;
+use key_prefix::{Instance, lane_of};
 use redis_scripts::{
-    CellChanges, Commit, Committed, Committing, GuestUpdate, SettingsUpdate, Timeline, Updated,
+    CellChanges, Commit, Committed, Committing, FenceToken, GuestUpdate, Keep, LaneAnswer, LaneEntry, Repeat,
+    SettingsUpdate, Timeline, Updated,
 };
 
-use crate::world::{World, room};
+use crate::world::{MADE, NO_LIMIT, World, room};
 
 async fn update(world: &World, me: &Instance, by: Option<&str>) -> Updated {
+    update_within(world, me, by, NO_LIMIT).await
+}
+
+async fn update_within(world: &World, me: &Instance, by: Option<&str>, lane_limit: u64) -> Updated {
     let patch = [("custom", r#"{"a":1}"#.to_owned())];
     let with = SettingsUpdate {
         me,
@@ -19,11 +24,16 @@ async fn update(world: &World, me: &Instance, by: Option<&str>) -> Updated {
         patch: &patch,
         route_json: &world.route_json(),
         message: r#""settings":{"custom":{"a":1}},"by":"ann""#,
+        lane_limit,
     };
     world.scripts.settings_update(&world.keys, with).await.expect("an answer")
 }
 
 async fn update_guest(world: &World, me: &Instance, by: Option<&str>) -> Updated {
+    update_guest_within(world, me, by, NO_LIMIT).await
+}
+
+async fn update_guest_within(world: &World, me: &Instance, by: Option<&str>, lane_limit: u64) -> Updated {
     let with = GuestUpdate {
         me,
         room: &world.room,
@@ -37,6 +47,7 @@ async fn update_guest(world: &World, me: &Instance, by: Option<&str>) -> Updated
         patch: r#"{"handRaised":true}"#,
         route_json: &world.route_json(),
         message: r#""guests":{"ann":{"handRaised":true}},"by":null"#,
+        lane_limit,
     };
     world.scripts.guest_update(&world.keys, with).await.expect("an answer")
 }
@@ -55,7 +66,7 @@ on_both! {
         let entries = timeline(world, None, 100, 100).await.entries;
         let found: Vec<_> = entries
             .iter()
-            .map(|it| (it.kind.as_str(), it.version, it.token, it.owner.as_str(), it.entry.as_str()))
+            .map(|it| (it.kind.as_str(), it.version(), it.token, it.owner.as_str(), it.entry.as_str()))
             .collect();
         assert_eq!(found, [
             ("guest", 3, token, "", r#"{"guests":{"ann":{"handRaised":true}},"by":null}"#),
@@ -124,7 +135,7 @@ on_both! {
         let none = CellChanges::default();
         world.scripts.commit(&world.keys, world.commit(&me, token, 1, &commands, &none)).await.unwrap();
 
-        let versions = |page: &Timeline| page.entries.iter().map(|it| it.version).collect::<Vec<_>>();
+        let versions = |page: &Timeline| page.entries.iter().map(LaneEntry::version).collect::<Vec<_>>();
         let first = timeline(world, None, 100, 2).await;
         assert_eq!(versions(&first), [6, 5]);
         let second = timeline(world, first.next.as_deref(), 3, 100).await;
@@ -141,7 +152,7 @@ on_both! {
         assert_eq!(timeline(world, None, 100, 100).await, Timeline { entries: vec![], next: None });
     }
 
-    async fn a_lane_is_bounded(world: &World) {
+    async fn i_14_nothing_leaves_a_lane_by_its_length(world: &World) {
         let me = world.register("a").await;
         let token = world.own(&me).await;
         // However slow the machine is.
@@ -156,9 +167,118 @@ on_both! {
             assert!(matches!(committed, Ok(Committed::Ok { .. })), "{committed:?}");
             cv += 4000;
         }
-        let length = world.redis(&["XLEN", &world.names.lane.to_string()]).await.number().unwrap();
-        assert!((100_000..101_000).contains(&length), "{length}");
+        let (_, lanes) = world.scripts.lanes_read(&world.keys, &[lane_of(world.room.route())], 1, 1).await.unwrap();
+        assert_eq!((lanes[0].length, lanes[0].entries[0].version()), (cv, 1));
+        assert_eq!(world.ttl_ms(&world.names.lane).await, -1);
         let newest = timeline(world, None, 10, 1).await.entries;
-        assert_eq!(newest[0].version, cv);
+        assert_eq!(newest[0].version(), cv);
+    }
+
+    async fn i_14_a_full_lane_takes_no_commit_with_events(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        let changes = CellChanges { set: vec![("x", "1")], ..CellChanges::default() };
+        let keep = Keep { caller: "ann", id: "c1", digest: "d1" };
+        let silent = Committing { answer: "{}", ..Committing::default() };
+        let mixed = [silent, Committing { keep: Some(keep), answer: "7", ..MADE }];
+        let commit = async |batch, cv, commands: &[Committing<'_>], lane_limit| {
+            let with = Commit { batch, lane_limit, ..world.commit(&me, token, cv, commands, &changes) };
+            world.scripts.commit(&world.keys, with).await.unwrap()
+        };
+        let before = world.keyspace().await;
+        for limit in [0, 1] {
+            assert_eq!(commit("b1", 1, &mixed, limit).await, Committed::Full { entries: 1 }, "{limit}");
+        }
+        assert_eq!(world.keyspace().await, before);
+        let first = commit("b1", 1, &mixed, 2).await;
+        assert!(matches!(first, Committed::Ok { cv, .. } if cv.as_u64() == 2), "{first:?}");
+
+        // What was done is answered, and what needs no entry is done.
+        assert_eq!(commit("b1", 1, &mixed, 2).await, first);
+        let answered = Repeat::Answered { digest: "d1".to_owned(), answer: "7".to_owned() };
+        assert_eq!(commit("b2", 2, &mixed, 2).await, Committed::Again { repeats: vec![(1, answered)] });
+        let quiet = commit("b3", 2, &[silent], 0).await;
+        assert!(matches!(quiet, Committed::Ok { cv, .. } if cv.as_u64() == 2), "{quiet:?}");
+        assert_eq!(timeline(world, None, 100, 100).await.entries.len(), 2);
+    }
+
+    async fn i_14_a_full_lane_takes_no_update(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        let before = world.keyspace().await;
+        for limit in [0, 1] {
+            for me in [&a, &b] {
+                assert_eq!(update_within(world, me, Some("ann"), limit).await, Updated::Full { entries: 1 });
+                assert_eq!(update_guest_within(world, me, None, limit).await, Updated::Full { entries: 1 });
+            }
+        }
+        assert_eq!(world.keyspace().await, before);
+        assert!(matches!(update_within(world, &b, None, 2).await, Updated::Ok { .. }));
+        assert_eq!(update_guest_within(world, &b, None, 2).await, Updated::Full { entries: 2 });
+        assert!(matches!(update_guest_within(world, &b, None, 3).await, Updated::Ok { .. }));
+    }
+
+    async fn i_14_an_update_without_owner_and_fence_has_the_token_of_the_record(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        world.redis(&["DEL", &world.names.owner.to_string(), &world.names.fence.to_string()]).await;
+        update(world, &me, None).await;
+        update_guest(world, &me, None).await;
+        let newer = FenceToken::new(token.as_u64() + 5);
+        world.redis(&["SET", &world.names.fence.to_string(), &newer.to_string()]).await;
+        update(world, &me, None).await;
+        update_guest(world, &me, None).await;
+        let entries = timeline(world, None, 4, 4).await.entries;
+        let found: Vec<_> = entries.iter().map(|it| (it.kind.as_str(), it.token, it.owner.as_str())).collect();
+        assert_eq!(found, [
+            ("guest", newer, ""),
+            ("settings", newer, ""),
+            ("guest", token, ""),
+            ("settings", token, ""),
+        ], "the higher of the two");
+        world.redis(&["DEL", &world.names.fence.to_string()]).await;
+    }
+
+    async fn i_14_a_room_that_is_being_rebuilt_is_missing_to_updates(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        world.redis(&["HSET", &world.names.room.to_string(), "status", "rebuilding"]).await;
+        for owner in [a.to_string(), String::new()] {
+            let before = world.keyspace().await;
+            assert_eq!(update(world, &b, Some("ann")).await, Updated::Missing { owner: owner.clone() });
+            assert_eq!(update_guest(world, &b, None).await, Updated::Missing { owner });
+            assert_eq!(world.keyspace().await, before);
+            world.redis(&["DEL", &world.names.owner.to_string()]).await;
+        }
+    }
+
+    async fn i_14_an_answer_that_is_kept_stands_with_its_command(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        let keep = |id, digest| Some(Keep { caller: "ann", id, digest });
+        let commands = [
+            Committing { keep: keep("c1", "d1"), answer: "{\"n\":\n1}", ..MADE },
+            Committing { keep: keep("c2", ""), answer: "{}", ..MADE },
+            Committing { answer: "{}", ..MADE },
+            Committing { keep: keep("c3", "d3"), answer: "", ..MADE },
+            Committing { keep: keep("c4", "d4"), answer: "{}", ..Committing::default() },
+        ];
+        let none = CellChanges::default();
+        world.scripts.commit(&world.keys, world.commit(&me, token, 1, &commands, &none)).await.unwrap();
+        let mut entries = timeline(world, None, 100, 4).await.entries;
+        entries.reverse();
+        let kept = |id: &str, digest: &str, answer: &str| Some(LaneAnswer {
+            caller: "ann".to_owned(),
+            id: id.to_owned(),
+            digest: digest.to_owned(),
+            answer: answer.to_owned(),
+        });
+        let found: Vec<_> = entries.into_iter().map(|it| (it.cv, it.keep)).collect();
+        assert_eq!(found, [
+            (Some(2), kept("c1", "d1", "{\"n\":\n1}")),
+            (Some(3), None),
+            (Some(4), None),
+            (Some(5), kept("c3", "d3", "")),
+        ], "one without events has no entry");
     }
 }

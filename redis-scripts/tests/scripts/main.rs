@@ -29,10 +29,13 @@ macro_rules! on_both {
     )*};
 }
 
+mod archiving;
 mod capacity;
 mod committing;
 mod due;
+mod events;
 mod heartbeat;
+mod holding;
 mod inboxes;
 mod lanes;
 mod leases;

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use redis_scripts::{SettingsUpdate, Updated};
 use serde_json::{Map, Value, json};
 
-use crate::world::World;
+use crate::world::{NO_LIMIT, World};
 
 fn reference(target: Option<Value>, patch: Value) -> Value {
     let Value::Object(patch) = patch else { return patch };
@@ -83,6 +83,7 @@ async fn merge(world: &World, target: &str, patch: String) -> String {
         patch: &[("custom", patch)],
         route_json: &world.route_json(),
         message: r#""settings":{},"by":null"#,
+        lane_limit: NO_LIMIT,
     };
     let updated = world.scripts.settings_update(&world.keys, with).await.expect("an answer");
     assert!(matches!(updated, Updated::Ok { .. }), "{updated:?}");

@@ -2,12 +2,13 @@
 
 use key_prefix::{Instance, InstanceName};
 use redis_scripts::{
-    Birth, CellChanges, Committing, FenceToken, Keep, Pin, Pinned, Read, RedisMillis, ReplyTo,
+    Birth, CellChanges, CellVersion, Committing, FenceToken, Keep, LaneAnswer, Pin, Pinned, Read,
+    RedisMillis, ReplyTo, RoomState, SettingsVersion,
 };
 use std::time::Duration;
 
 use crate::listener::Listener;
-use crate::world::{CELL, DEFAULTS, OWNER_TTL, World, token_of};
+use crate::world::{CELL, DEFAULTS, NO_LIMIT, OWNER_TTL, World, token_of};
 
 const FENCE_LIFE_MS: i64 = 7 * 24 * 3_600_000;
 
@@ -209,8 +210,9 @@ on_both! {
         world.redis(&["DEL", &world.names.owner.to_string()]).await;
         let before = world.standing().await.state;
         let taken = world.pin_seated(&b).await.unwrap();
-        let Pinned::Owned { made: false, whole: true, state, .. } = taken else { panic!("{taken:?}") };
-        assert_eq!(state, before, "what a room begins with counts only for one that is not there");
+        let Pinned::Owned { made: false, whole: true, token, state, .. } = taken else { panic!("{taken:?}") };
+        assert!(token > before.token);
+        assert_eq!(*state, RoomState { token, ..*before }, "what a room begins with counts only for one that is not there");
         for key in [
             &world.names.room, &world.names.settings, &world.names.peers, &world.names.presence, &world.names.cell,
         ] {
@@ -282,7 +284,7 @@ on_both! {
             owner_ttl: OWNER_TTL,
             floor: FenceToken::default(),
             renew: true,
-            birth: Some(Birth { settings: &settings, changes: &changes, commands: &commands, due: Some(due) }),
+            birth: Some(Birth { settings: &settings, changes: &changes, commands: &commands, due: Some(due), entry: r#"{"settings":{}}"#, sv: SettingsVersion::new(1), cv: CellVersion::new(0), lane_limit: NO_LIMIT }),
             open_only: true,
             deadline: None,
         };
@@ -291,8 +293,18 @@ on_both! {
         assert_eq!((state.status.as_str(), state.cv.as_u64()), ("creating", 2));
         assert_eq!(world.due().await, Some(77));
         let lane = world.scripts.timeline(&world.keys, &world.room, None, 100, 100).await.unwrap().entries;
-        let found: Vec<_> = lane.iter().map(|it| (it.version, it.token, it.entry.as_str())).collect();
-        assert_eq!(found, [(2, token, r#"{"events":["joined"]}"#), (1, token, r#"{"events":["made"]}"#)]);
+        let found: Vec<_> =
+            lane.iter().map(|it| (it.kind.as_str(), it.version(), it.token, it.entry.as_str())).collect();
+        assert_eq!(found, [
+            ("cell", 2, token, r#"{"events":["joined"]}"#),
+            ("cell", 1, token, r#"{"events":["made"]}"#),
+            ("settings", 1, token, r#"{"settings":{}}"#),
+        ], "what it begins with comes first");
+        assert!(lane.iter().all(|it| it.owner == me.as_str() && it.at == state.created_at));
+        let answer = |text: &str| text.to_owned();
+        let keep = LaneAnswer { caller: answer("ann"), id: answer("c1"), digest: answer("d1"), answer: answer(r#"{"ok":true}"#) };
+        let answers: Vec<_> = lane.iter().map(|it| it.keep.clone()).collect();
+        assert_eq!(answers, [None, Some(keep), None]);
         let kept = world.scripts.answer(&world.keys, &world.room, "ann", "c1").await.unwrap();
         assert_eq!(kept, Some(("d1".to_owned(), r#"{"ok":true}"#.to_owned())));
         let reply = world.keys.channel(key_prefix::ChannelKind::Reply, &me).to_string();
@@ -310,5 +322,44 @@ on_both! {
         let pinned = world.pin(&b).await;
         assert!(matches!(pinned, Pinned::Owned { inbox: 1, .. }), "{pinned:?}");
         assert_eq!(world.ttl_ms(&world.names.inbox).await, -1);
+    }
+
+    async fn i_14_a_full_lane_stops_the_making_of_a_room_and_not_its_finding(world: &World) {
+        fn full(pin: &mut Pin<'_>, lane_limit: u64) {
+            pin.birth = pin.birth.map(|birth| Birth { lane_limit, ..birth });
+        }
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        let lane = world.names.lane.to_string();
+        for _ in 0..3 {
+            world.redis(&["XADD", &lane, "*", "entry", "of another room"]).await;
+        }
+        let before = world.keyspace().await;
+        for limit in [0, 2, 3] {
+            let refused = world.pin_with(&a, |pin| full(pin, limit)).await.unwrap();
+            assert_eq!(refused, Pinned::Full { entries: 3 }, "{limit}");
+        }
+        assert_eq!(world.pin_with(&a, |pin| pin.birth = None).await.unwrap(), Pinned::Absent);
+        assert_eq!(world.keyspace().await, before);
+        let made = world.pin_with(&a, |pin| full(pin, 4)).await.unwrap();
+        assert!(matches!(made, Pinned::Owned { made: true, .. }), "{made:?}");
+
+        let found = world.pin_with(&a, |pin| full(pin, 0)).await.unwrap();
+        assert!(matches!(found, Pinned::Owned { made: false, .. }), "{found:?}");
+        assert!(is_other(&world.pin_with(&b, |pin| full(pin, 0)).await.unwrap(), &a));
+        world.redis(&["DEL", &world.names.owner.to_string()]).await;
+        let taken = world.pin_with(&b, |pin| full(pin, 0)).await.unwrap();
+        assert!(matches!(taken, Pinned::Owned { made: false, .. }), "{taken:?}");
+    }
+
+    async fn i_14_a_room_without_settings_for_the_ledger_begins_with_its_commands(world: &World) {
+        let me = world.register("a").await;
+        let Pinned::Owned { token, .. } = world.pin_with(&me, |pin| {
+            pin.birth = pin.birth.map(|birth| Birth { sv: SettingsVersion::new(5), cv: CellVersion::new(40), ..birth });
+        }).await.unwrap() else { panic!("not owned") };
+        let lane = world.scripts.timeline(&world.keys, &world.room, None, 100, 100).await.unwrap().entries;
+        let found: Vec<_> = lane.iter().map(|it| (it.kind.as_str(), it.cv, it.sv, it.token)).collect();
+        assert_eq!(found, [("cell", Some(41), None, token)]);
+        let state = world.standing().await.state;
+        assert_eq!((state.sv.as_u64(), state.cv.as_u64(), state.token), (5, 41, token));
     }
 }

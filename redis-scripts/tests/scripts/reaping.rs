@@ -30,7 +30,7 @@ async fn reap(
     score: RedisMillis,
     chunk: usize,
 ) -> Reaped {
-    let with = Reap { lease: LEASE, me, token, dead, score, chunk, life: LIFE };
+    let with = Reap { lease: LEASE, me, token, dead, score, chunk, life: LIFE, cleared: 0, apps: &[] };
     world.scripts.reap(&world.keys, with).await.expect("an answer")
 }
 

@@ -2,13 +2,15 @@
 
 use key_prefix::Instance;
 use redis_scripts::{
-    CellChanges, CellVersion, FenceToken, Pinned, RedisMillis, Release, Released, Restore, Restored,
-    SettingsVersion,
+    CellChanges, CellVersion, FenceToken, LaneEntry, Pinned, RedisMillis, Release, Released, Restore,
+    Restored, SettingsVersion,
 };
 use std::time::Duration;
 
 use crate::world::{MADE, PEER, World, other_than};
 
+/// What the ledger gets of the room that `restore` writes.
+const WHOLE: &str = r#"{"cell":{"ban:eve":"{}"},"status":"closing"}"#;
 const LIFE: Duration = Duration::from_secs(3600);
 
 async fn release(world: &World, me: &Instance, token: FenceToken, only_empty: bool) -> Released {
@@ -27,6 +29,7 @@ async fn restore(world: &World, me: &Instance, token: FenceToken, seen: Option<S
     };
     let with = Restore {
         me,
+        entry: WHOLE,
         room: &world.room,
         keys: &world.names,
         token,
@@ -135,6 +138,31 @@ on_both! {
         assert_eq!(state.presence.len(), 2, "two users, one of them with two peers");
         let index = world.redis(&["ZRANGE", &world.names.rooms.to_string(), "0", "-1"]).await.texts();
         assert_eq!(index, [world.room.room()]);
+    }
+
+    async fn i_14_a_room_that_is_written_anew_is_logged_as_a_whole(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        let seen = Some(SettingsVersion::new(1));
+        let Restored::Ok { now } = restore(world, &me, token, seen).await else { panic!("not restored") };
+        let before = world.keyspace().await;
+        assert_eq!(restore(world, &me, token, seen).await, Restored::Changed, "twice");
+        assert_eq!(world.keyspace().await, before);
+        let lane = world.scripts.timeline(&world.keys, &world.room, None, 100, 100).await.unwrap().entries;
+        assert_eq!(lane.len(), 2, "the command that made the room, and then");
+        assert_eq!(lane[0], LaneEntry {
+            id: lane[0].id.clone(),
+            route: world.room.route().to_owned(),
+            kind: "state".to_owned(),
+            at: now,
+            owner: me.to_string(),
+            token,
+            cv: Some(1_000_009),
+            sv: Some(1_000_005),
+            entry: WHOLE.to_owned(),
+            keep: None,
+        });
+        assert_eq!(world.standing().await.state.token, token);
     }
 
     async fn what_was_written_since_is_not_overwritten(world: &World) {

@@ -5,7 +5,7 @@ use redis_scripts::{GuestUpdate, SettingsUpdate, SettingsVersion, Updated};
 use serde_json::json;
 
 use crate::listener::Listener;
-use crate::world::World;
+use crate::world::{NO_LIMIT, World};
 
 const MAX_BYTES: usize = 4096;
 const MAX_GUESTS: usize = 3;
@@ -31,6 +31,7 @@ async fn update_if(
         patch: &patch,
         route_json: &world.route_json(),
         message: r#""settings":{"custom":{"a":1}},"by":{"user":"ann"}"#,
+        lane_limit: NO_LIMIT,
     };
     world.scripts.settings_update(&world.keys, with).await.expect("an answer")
 }
@@ -49,6 +50,7 @@ async fn update_guest(world: &World, me: &Instance, user: &str, present: bool, p
         patch,
         route_json: &world.route_json(),
         message: r#""guests":{"ann":{"handRaised":true}},"by":{"user":"ann"}"#,
+        lane_limit: NO_LIMIT,
     };
     world.scripts.guest_update(&world.keys, with).await.expect("an answer")
 }
@@ -193,7 +195,7 @@ on_both! {
             present: false,
             patch: "{}",
             route_json: &route_json,
-            message: r#""guests":{},"by":null"#,
+            message: r#""guests":{},"by":null"#, lane_limit: NO_LIMIT,
         };
         let refused = world.scripts.guest_update(&world.keys, with(version(7))).await.unwrap();
         assert_eq!(refused, Updated::Conflict { sv: SettingsVersion::new(1) });

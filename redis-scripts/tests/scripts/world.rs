@@ -5,7 +5,7 @@ use e2e::servers::{Flavor, RedisServer, ServerOptions};
 use key_prefix::{AppCode, Instance, InstanceName, Keys, Prefix, RoomId, RoomKey, RoomKeys};
 use redis_scripts::{
     Birth, CellChanges, CellVersion, Commit, Committed, Committing, Enqueue, FenceToken, Pin, Pinned, Read,
-    Register, Registered, Report, ScriptError, Scripts, Standing,
+    Register, Registered, Report, ScriptError, Scripts, SettingsVersion, Standing,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) const MADE: Committing<'static> = Committing {
     inbox: None,
     deadline: None,
 };
+/// Longer than any lane.
+pub(crate) const NO_LIMIT: u64 = u64::MAX;
 pub(crate) const HORIZON: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {
@@ -169,7 +171,16 @@ impl World {
             owner_ttl: OWNER_TTL,
             floor: FenceToken::default(),
             renew: true,
-            birth: Some(Birth { settings: &defaults, changes, commands, due: None }),
+            birth: Some(Birth {
+                settings: &defaults,
+                changes,
+                commands,
+                due: None,
+                entry: "",
+                sv: SettingsVersion::new(1),
+                cv: CellVersion::new(0),
+                lane_limit: NO_LIMIT,
+            }),
             open_only: false,
             deadline: None,
         };
@@ -197,6 +208,7 @@ impl World {
             changes,
             due: None,
             fanout: &[],
+            lane_limit: NO_LIMIT,
         }
     }
 

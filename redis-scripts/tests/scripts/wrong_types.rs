@@ -1,17 +1,19 @@
 //! A key that holds another type than the table says: every script refuses before its first write.
 
 use e2e::servers::Flavor;
-use key_prefix::{Instance, InstanceName, Key, RedisType, RouterName};
+use key_prefix::{Instance, InstanceName, Key, RedisType, RouterName, lane_lease};
 use redis_scripts::{
-    Acknowledged, CellChanges, CellVersion, Commit, Committing, DueRooms, Enqueue, FenceToken, GuestUpdate,
-    Heartbeat, HeldRoom, Keep, LevelsTo, Notify, Offer, Reap, RedisMillis, Register, Release, Restore,
-    SCRIPTS, ScriptError, SessionOpen, SettingsUpdate, SettingsVersion, Sweep, Touch,
+    Acknowledged, ArchivedLane, CellChanges, CellVersion, Commit, Committing, DueRooms, Enqueue, EventAppend,
+    FenceToken, GuestUpdate, Heartbeat, HeldLane, HeldRoom, HoldLanes, Keep, LevelsTo, Notify, Offer, Reap,
+    RedisMillis, Register, Release, Restore, SCRIPTS, ScriptError, SessionOpen, SettingsUpdate,
+    SettingsVersion, Sweep, Touch,
 };
 use std::time::Duration;
 
-use crate::world::{APP, HORIZON, OWNER_TTL, World, token_of};
+use crate::world::{APP, HORIZON, NO_LIMIT, OWNER_TTL, World, token_of};
 
 const LEASE: &str = "reaper";
+const LANE: u16 = 3;
 const LIFE: Duration = Duration::from_secs(60);
 const COMMAND: Keep<'static> = Keep { caller: "ann", id: "c1", digest: "d1" };
 const EVENT: &str = "e1";
@@ -20,12 +22,14 @@ fn router() -> RouterName {
     RouterName::new("abc234").expect("a good name")
 }
 
-/// A room of `a` with one peer, watched by `b`, with work of `b` in its inbox; `a` leads the reaper.
+/// A room of `a` with one peer, watched by `b`, with work of `b` in its inbox; `a` leads the reaper, and holds a
+/// lane with an entry.
 struct Scene {
     a: Instance,
     b: Instance,
     token: FenceToken,
     lease: FenceToken,
+    lane: HeldLane,
 }
 
 impl Scene {
@@ -35,14 +39,19 @@ impl Scene {
         let token = token_of(&world.pin_seated(&a).await.expect("pinned"));
         world.scripts.watch(&world.keys, &b, &world.room).await.expect("watched");
         world.scripts.enqueue(&world.keys, world.enqueue(&b, 10)).await.expect("appended");
-        let led = world.scripts.lease_acquire(&world.keys, LEASE, &a, LIFE).await.expect("an answer");
-        let redis_scripts::Acquired::Ok { token: lease, .. } = led else { panic!("{led:?}") };
-        Self { a, b, token, lease }
+        world.redis(&["XADD", &world.keys.lane_at(LANE).to_string(), "*", "entry", "{}"]).await;
+        let mut leases = Vec::new();
+        for name in [LEASE, &lane_lease(LANE)] {
+            let led = world.scripts.lease_acquire(&world.keys, name, &a, LIFE).await.expect("an answer");
+            let redis_scripts::Acquired::Ok { token, .. } = led else { panic!("{led:?}") };
+            leases.push(token);
+        }
+        Self { a, b, token, lease: leases[0], lane: HeldLane { lane: LANE, token: leases[1] } }
     }
 
     /// The keys whose type a script must look at. Left out are those that it only gives an end or deletes,
-    /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, and of single users in
-    /// the scripts for sessions, which are passed over.
+    /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, of single users in the
+    /// scripts for sessions, and of single lanes in those for several, which are passed over.
     fn keys(&self, world: &World, script: &str) -> Vec<Key> {
         let (keys, room) = (&world.keys, world.names.clone());
         let incarnation = keys.incarnation_of(&self.a);
@@ -101,7 +110,10 @@ impl Scene {
             "router_claim" | "router_find" => vec![keys.router(&router())],
             "inbox_read" => vec![room.inbox],
             "answer" => vec![keys.answer(&world.room, COMMAND.caller, COMMAND.id)],
+            // Whatever is there stays.
+            "answers_restore" => vec![],
             "timeline" => vec![room.lane],
+            "event_append" => vec![keys.events(APP)],
             "due" => vec![keys.lease(LEASE), keys.due(), keys.instances()],
             "offer" => vec![keys.lease(LEASE)],
             "sessions_open" | "sessions_close" | "sessions_touch" => vec![],
@@ -117,7 +129,7 @@ impl Scene {
                 room.inbox,
                 keys.due(),
             ],
-            "restore" => vec![incarnation, room.owner, room.room, room.rooms, keys.due()],
+            "restore" => vec![incarnation, room.owner, room.room, room.rooms, keys.due(), room.lane],
             "settings_update" => {
                 vec![room.room, room.settings, room.owner, room.watchers, room.fence, room.cell, room.lane]
             }
@@ -148,6 +160,11 @@ impl Scene {
             "unwatch" => vec![room.watchers, keys.instance_watches(&self.b)],
             "lease_acquire" => vec![keys.lease(LEASE), keys.lease_fence(LEASE)],
             "lease_renew" | "lease_release" => vec![keys.lease(LEASE)],
+            "lanes_hold" => vec![keys.instances()],
+            "lanes_read" => vec![],
+            "lanes_archived" => vec![keys.checkpoints()],
+            "lanes_kept" => vec![keys.lane_kept(LANE), keys.checkpoints()],
+            "facts" => vec![keys.facts()],
             "instances" => vec![keys.instances()],
             "remains" => vec![keys.instance_rooms(&self.a), keys.instance_watches(&self.b)],
             "reap" => vec![
@@ -211,6 +228,12 @@ impl Scene {
             "router_find" => scripts.router_find(keys, &router()).await.map(drop),
             "inbox_read" => scripts.inbox_read(room, None, 10).await.map(drop),
             "answer" => scripts.answer(keys, &world.room, COMMAND.caller, COMMAND.id).await.map(drop),
+            "answers_restore" => scripts.answers_restore(keys, &world.room, []).await.map(drop),
+            "event_append" => {
+                let (id, kind, room, payload) = ("e1", "mic.ended", "math-101", "{}");
+                let with = EventAppend { app: APP, id, kind, room, payload, cap: 10, life: LIFE };
+                scripts.event_append(keys, with).await.map(drop)
+            }
             "timeline" => scripts.timeline(keys, &world.room, None, 10, 10).await.map(drop),
             "due" => {
                 let with = DueRooms { lease: LEASE, me, token: self.lease, owner_ttl: OWNER_TTL, limit: 10 };
@@ -250,6 +273,7 @@ impl Scene {
             "restore" => {
                 let with = Restore {
                     me,
+                    entry: "{}",
                     room: &world.room,
                     keys: room,
                     token,
@@ -276,6 +300,7 @@ impl Scene {
                     patch: &patch,
                     route_json: &route_json,
                     message: r#""settings":{},"by":null"#,
+                    lane_limit: NO_LIMIT,
                 };
                 scripts.settings_update(keys, with).await.map(drop)
             }
@@ -293,6 +318,7 @@ impl Scene {
                     patch: "{}",
                     route_json: &route_json,
                     message: r#""guests":{},"by":null"#,
+                    lane_limit: NO_LIMIT,
                 };
                 scripts.guest_update(keys, with).await.map(drop)
             }
@@ -302,6 +328,21 @@ impl Scene {
             "lease_acquire" => scripts.lease_acquire(keys, LEASE, me, LIFE).await.map(drop),
             "lease_renew" => scripts.lease_renew(keys, LEASE, me, self.lease, LIFE).await.map(drop),
             "lease_release" => scripts.lease_release(keys, LEASE, me, self.lease).await.map(drop),
+            "lanes_hold" => {
+                let floor = FenceToken::default();
+                let with =
+                    HoldLanes { me, ttl: LIFE, owner_ttl: OWNER_TTL, floor, takes: true, held: &[self.lane] };
+                scripts.lanes_hold(keys, with).await.map(drop)
+            }
+            "lanes_read" => scripts.lanes_read(keys, &[LANE], 10, 10).await.map(drop),
+            "lanes_archived" => {
+                let (_, read) = scripts.lanes_read(keys, &[LANE], 10, 10).await?;
+                let entries = read[0].entries.iter().map(|it| it.id.as_str()).collect();
+                let archived = [ArchivedLane { held: self.lane, batches: 1, entries }];
+                scripts.lanes_archived(keys, me, (LIFE, 10), &archived).await.map(drop)
+            }
+            "lanes_kept" => scripts.lanes_kept(keys, LANE, None, 10).await.map(drop),
+            "facts" => scripts.facts(keys, &[("lanes", "64")]).await.map(drop),
             "instances" => scripts.instances(keys).await.map(drop),
             "remains" => {
                 scripts.remains(keys, me).await?;
@@ -311,7 +352,17 @@ impl Scene {
                 let score = world.redis(&["TYPE", &keys.instances().to_string()]).await.text();
                 let score = if score == "zset" { self.score(world).await } else { RedisMillis::new(1) };
                 let (lease, dead) = (LEASE, &self.b);
-                let with = Reap { lease, me, token: self.lease, dead, score, chunk: 10, life: LIFE };
+                let with = Reap {
+                    lease,
+                    me,
+                    token: self.lease,
+                    dead,
+                    score,
+                    chunk: 10,
+                    life: LIFE,
+                    cleared: 0,
+                    apps: &[],
+                };
                 scripts.reap(keys, with).await.map(drop)
             }
             "sweep" => {

@@ -29,11 +29,13 @@ pub(super) fn made(
             Speaking::Publishing { .. } => true,
             Speaking::PendingPublish { deadline: earlier } => earlier < deadline,
         };
-        waits.then(|| (*number, sitter.user.clone(), sitter.session.clone()))
+        let (user, session) = (sitter.user.clone(), sitter.session.clone());
+        let heard_ms = sitter.heard_by(draft.now);
+        waits.then_some(Event::Awaited { seat: *number, user, session, deadline, heard_ms })
     });
     let awaited: Vec<_> = sitters.collect();
-    for (seat, user, session) in awaited {
-        draft.push(Event::Awaited { seat, user, session, deadline });
+    for event in awaited {
+        draft.push(event);
     }
     Ok(())
 }

@@ -17,12 +17,9 @@ pub(super) fn taken(cell: &Cell) -> Vec<SeatNumber> {
 /// Ends a mic session, if there is one on that seat.
 pub(super) fn free(draft: &mut Draft<'_>, seat: SeatNumber, reason: MicEnd) {
     let sitter = draft.cell.seats.get(&seat).and_then(|seat| seat.sitter.as_ref());
-    let Some(Sitter { user, session, speaking, .. }) = sitter else { return };
-    let heard_ms = match speaking {
-        Speaking::Publishing { since } => Some(draft.now.since(*since)),
-        Speaking::PendingPublish { .. } => None,
-    };
-    let (user, session, at) = (user.clone(), session.clone(), draft.now);
+    let Some(sitter) = sitter else { return };
+    let (user, session, at) = (sitter.user.clone(), sitter.session.clone(), draft.now);
+    let heard_ms = sitter.heard_by(at);
     draft.push(Event::SeatFreed { seat, user, session, reason, at, heard_ms });
 }
 
@@ -69,7 +66,8 @@ pub(super) fn heard_on(draft: &mut Draft<'_>, seat: SeatNumber, by: ConfirmedBy)
         return;
     };
     let (user, session, at) = (sitter.user.clone(), sitter.session.clone(), draft.now);
-    draft.push(Event::Confirmed { seat, user, session, by, at });
+    let heard_ms = sitter.heard_ms;
+    draft.push(Event::Confirmed { seat, user, session, by, at, heard_ms });
 }
 
 pub(super) fn up(
@@ -154,7 +152,8 @@ pub(super) fn change(
         _ if flowing => Speaking::Publishing { since: draft.now },
         _ => Speaking::PendingPublish { deadline: draft.now.after(draft.rules.publish_deadline_ms) },
     };
-    draft.push(Event::SeatMoved { from, to, user, session: sitter.session, speaking });
+    let heard_ms = sitter.heard_by(draft.now);
+    draft.push(Event::SeatMoved { from, to, user, session: sitter.session, speaking, heard_ms });
     Ok(())
 }
 
@@ -221,8 +220,8 @@ pub(super) fn await_again(draft: &mut Draft<'_>, seat: SeatNumber) {
     let is_heard = |sitter: &&Sitter| matches!(sitter.speaking, Speaking::Publishing { .. });
     let Some(sitter) = sitter.filter(is_heard).filter(|_| draft.rules.external_media) else { return };
     let (user, session) = (sitter.user.clone(), sitter.session.clone());
-    let deadline = draft.now.after(draft.rules.publish_deadline_ms);
-    draft.push(Event::Awaited { seat, user, session, deadline });
+    let (deadline, heard_ms) = (draft.now.after(draft.rules.publish_deadline_ms), sitter.heard_by(draft.now));
+    draft.push(Event::Awaited { seat, user, session, deadline, heard_ms });
 }
 
 pub(super) fn mute_all(

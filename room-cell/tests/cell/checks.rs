@@ -166,6 +166,8 @@ pub(crate) struct Checks {
     connected: BTreeSet<PeerId>,
     mic_sessions: BTreeMap<String, UserId>,
     mic_sessions_ended: BTreeSet<String>,
+    /// Those that were heard at least once.
+    heard_sessions: BTreeSet<String>,
     fields: BTreeMap<String, String>,
     peers: BTreeMap<String, String>,
     steps: u32,
@@ -224,7 +226,14 @@ impl Checks {
                     let first = self.mic_sessions.insert(session.clone(), user.clone()).is_none();
                     holds!(first, "I-25: {session} began twice");
                 }
-                Event::SeatFreed { session, user, .. } => {
+                Event::Confirmed { session, heard_ms, .. }
+                | Event::SeatMoved { session, speaking: Speaking::Publishing { .. }, heard_ms, .. } => {
+                    let first = self.heard_sessions.insert(session.as_str().to_owned());
+                    holds!(first == heard_ms.is_none(), "I-25: {session} is heard, {heard_ms:?} so far");
+                }
+                Event::SeatFreed { session, user, heard_ms, .. } => {
+                    let was_heard = self.heard_sessions.contains(session.as_str());
+                    holds!(was_heard == heard_ms.is_some(), "I-25: {session} was heard for {heard_ms:?}");
                     let whose = self.mic_sessions.remove(session.as_str());
                     holds!(whose.as_ref() == Some(user), "I-25: {session} of {user} ended, of {whose:?}");
                     self.mic_sessions_ended.insert(session.as_str().to_owned());

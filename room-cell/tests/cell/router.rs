@@ -255,6 +255,31 @@ fn whoever_is_muted_keeps_the_seat_and_is_to_be_heard_again() {
 }
 
 #[test]
+fn i_25_a_session_that_has_to_be_heard_again_is_one_session_and_its_time_one_sum() {
+    let (mut room, ann, bob) = standing();
+    let heard_so_far = |events: &[Event]| {
+        events.iter().find_map(|event| match event {
+            Event::Confirmed { heard_ms, .. } | Event::SeatFreed { heard_ms, .. } => Some(*heard_ms),
+            _ => None,
+        })
+    };
+    room.does(&bob, up("mic"));
+    let first = room.hears("bob", MediaFact::AudioStarted).expect("it is heard");
+    assert_eq!(heard_so_far(&first), Some(None), "this is the first time");
+    room.later(4_000);
+    let mute = |muted| Command::MicMute { user: Some("bob".into()), muted };
+    room.does(&ann, mute(true));
+    room.later(1_000);
+    assert_eq!(names(&room.does(&ann, mute(false))), ["Muted", "Awaited", "Owed"]);
+    room.later(2_000);
+    let again = room.hears("bob", MediaFact::AudioStarted).expect("it is heard");
+    assert_eq!(heard_so_far(&again), Some(Some(5_000)), "it was heard before");
+    room.later(700);
+    let freed = room.does(&bob, down());
+    assert_eq!(heard_so_far(&freed), Some(Some(5_700)), "not the time in which it was waited for");
+}
+
+#[test]
 fn only_what_was_begun_for_the_newest_change_settles_a_duty() {
     let (mut room, ann, bob) = standing();
     room.does(&bob, up("mic"));

@@ -15,7 +15,7 @@ const DIRECTION: [(&str, &[&str]); 9] = [
     ("key-prefix", &[]),
     ("redis-scripts", &["key-prefix"]),
     ("reaper", &["redis-scripts", "key-prefix"]),
-    ("ledger", &["redis-scripts", "key-prefix"]),
+    ("ledger", &["room-cell", "redis-scripts", "key-prefix"]),
     ("room-cell", &[]),
     ("media-bridge", &[]),
     ("coordinator", &["room-cell", "redis-scripts", "key-prefix", "media-bridge", "reaper", "ledger"]),

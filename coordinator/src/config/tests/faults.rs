@@ -81,7 +81,7 @@ fn each_fault_names_place_key_and_what_would_be_right() {
         ),
         (
             "[ledger]\nurl = \"mongo://x:hush@h\"",
-            "dais.toml:9: ledger.url: should be a URL that begins with sqlite://, postgres:// or mysql://",
+            "dais.toml:9: ledger.url: should be a ledger's address begins with `sqlite://`, `postgres://` or `mysql://`",
         ),
         (
             "[[media]]\nname = \"m\"\nkind = \"janus\"",
@@ -156,7 +156,15 @@ fn faults_of_an_app() {
             "dais.toml:8: app[0].jwks_url: known, not built yet: keys fetched from a JWKS URL",
         ),
         ("hooks = {}", "dais.toml:8: app[0].hooks: known, not built yet: hooks"),
-        ("webhook = {}", "dais.toml:8: app[0].webhook: known, not built yet: outgoing webhooks"),
+        (
+            "[[app.sinks]]\nname = \"b\"\nurl = \"https://hush@h/x\"\nsecrets = [\"whsec_hush\"]",
+            "dais.toml:10: app[0].sinks[0].url: should be an http or https URL without user, password or fragment\n\
+             dais.toml:11: app[0].sinks[0].secrets: should be keys of which a secret has 24 to 64 bytes, this one has 3",
+        ),
+        (
+            "[[app.sinks]]\nname = \"b\"\nkind = \"stream\"\nevents = [\"room\"]",
+            "dais.toml:11: app[0].sinks[0].events: \"room\" is not usable; it should be family.name, family.* or *",
+        ),
         (
             "[app.callbacks]\ngeneric = { secret = \"hush\" }",
             "dais.toml:9: app[0].callbacks.generic.secret: should be at least 32 random bytes",
@@ -203,7 +211,7 @@ fn faults_of_an_app() {
         ),
         (
             "seats_file = \"x\"",
-            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, ring_ms, devices, media, reconcile_ms, idle_ms, presence_window_ms, heartbeat_ms, hooks, webhook, callbacks",
+            "dais.toml:8: app[0].seats_file: unknown key; known here: code, secret, public_key, jwks_url, keys, api_keys, auto_create, seats, capacity, grace_ms, publish_deadline_ms, ring_ms, devices, media, reconcile_ms, idle_ms, presence_window_ms, heartbeat_ms, hooks, sinks, callbacks",
         ),
     ] {
         assert_eq!(messages(read(&format!("{LEAST}{lines}\n"))), expected, "{lines}");

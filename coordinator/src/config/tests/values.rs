@@ -25,7 +25,12 @@ fn least_configuration_has_the_documented_defaults() {
     assert_eq!(app.grace, Duration::from_secs(30));
     assert_eq!(config.http.allowed_origins, AllowedOrigins::Listed(Vec::new()));
     assert_eq!(config.telemetry.log, LogFormat::Json);
-    assert!(config.media.is_empty() && config.media_of(app).next().is_none() && config.ledger.is_none());
+    assert!(config.media.is_empty() && config.media_of(app).next().is_none());
+    assert_eq!(config.ledger.url.expose(), "sqlite://dais.db");
+    assert_eq!(
+        (config.ledger.lanes, config.ledger.lane_limit, config.ledger.lane_last_limit),
+        (64, 10_000, 20_000)
+    );
 }
 
 #[test]
@@ -71,7 +76,7 @@ fn every_flag_arrives() {
     assert_eq!(config.instance.public_origin().unwrap().to_string(), "https://b-2.dais.example");
     assert_eq!(config.redis.url.to_string(), "rediss://r.example:6380/2");
     assert!(config.redis.url.is_tls());
-    assert_eq!(config.ledger.as_ref().unwrap().to_string(), "postgres://***");
+    assert_eq!(config.ledger.url.to_string(), "postgres://***");
     assert_eq!(config.redis.key_prefix, "p");
     assert!(!format!("{config:?} {overrides:?}").contains("hush"));
 }

@@ -245,6 +245,7 @@ fn example_of(name: &str) -> &'static str {
     match name {
         "app" => "school",
         "room" => "maths-1",
+        "event" => "41",
         _ => "ann",
     }
 }
@@ -253,6 +254,7 @@ fn names(path: &'static str) -> Vec<Parameter> {
     let says = |name| match name {
         "app" => "Code of the app.",
         "room" => "Id of the room.",
+        "event" => "Number of the event at its sink.",
         _ => "Id of the user.",
     };
     let parameter = |name: &'static str| {
@@ -261,7 +263,7 @@ fn names(path: &'static str) -> Vec<Parameter> {
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
             .description(Some(says(name)))
-            .schema(Some(shapes::id()))
+            .schema(Some(if name == "event" { shapes::text(1, 19, "^[0-9]{1,18}$") } else { shapes::id() }))
             .example(Some(example_of(name).into()))
             .build()
     };

@@ -13,6 +13,7 @@ mod commands;
 mod input;
 mod janus_socket;
 mod openapi;
+mod outbox;
 mod reading;
 mod rooms;
 mod shapes;
@@ -33,7 +34,10 @@ pub use openapi::{document, markdown};
 
 /// Every call, in the order of the documentation.
 fn calls() -> Vec<Call> {
-    [rooms::calls(), reading::calls(), commands::calls(), callbacks::calls()].into_iter().flatten().collect()
+    [rooms::calls(), reading::calls(), commands::calls(), outbox::calls(), callbacks::calls()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The API, its document, and problems for whatever else is asked below its paths.

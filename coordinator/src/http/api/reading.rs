@@ -188,7 +188,7 @@ pub(super) struct TimelinePage {
 struct EntryView {
     /// Where it stands in the log.
     id: String,
-    /// `cell`, `settings` or `guest`.
+    /// `cell`, `settings`, `guest`, or `state` of a room that was written anew.
     kind: String,
     /// When, in Unix milliseconds.
     at: u64,
@@ -198,6 +198,9 @@ struct EntryView {
     token: u64,
     /// The version that it made.
     version: u64,
+    /// Committed by an owner whose time was over, on data that was lost since: without effect.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    superseded: bool,
     /// The command's `id`, its `actor`, its name and its `events`, or the patch.
     entry: Value,
 }
@@ -208,7 +211,8 @@ fn before(text: Option<String>) -> Result<Option<String>, ApiError> {
     let is_number =
         |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
     let fits = |text: &str| {
-        text.split_once('-').is_some_and(|(ms, n)| is_number(ms) && is_number(n) && !ms.starts_with('0'))
+        text.split_once('-')
+            .is_some_and(|(ms, n)| is_number(ms) && is_number(n) && (ms == "0" || !ms.starts_with('0')))
     };
     match text {
         Some(text) if !fits(&text) => Err(ApiError::bad_request("`before` must be the `next` of a page")),
@@ -234,6 +238,7 @@ async fn read_timeline(
         owner: passed.owner,
         token: passed.token,
         version: passed.version,
+        superseded: passed.superseded,
         entry: passed.entry,
     });
     Ok(Json(TimelinePage { entries: entries.collect(), next: found.next }))
@@ -282,7 +287,7 @@ pub(super) fn calls() -> Vec<Call> {
             "What happened in the room, newest first: who did what, when, under which owner and token.",
             read_timeline,
         )
-        .parameter(query("before", "Where the page begins: `next` of the page before.", shapes::text(3, 39, "^[1-9][0-9]{0,18}-[0-9]{1,19}$")))
+        .parameter(query("before", "Where the page begins: `next` of the page before.", shapes::text(3, 39, "^(0|[1-9][0-9]{0,18})-[0-9]{1,19}$")))
         .parameter(query("limit", "Most entries of the page; 100 if left out.", shapes::number(1, 200)))
         .answers::<TimelinePage>(
             200,
@@ -296,7 +301,7 @@ pub(super) fn calls() -> Vec<Call> {
                 "next": "1764468000000-0",
             }),
         )
-        .refuses(&[ErrorCode::RoomNotFound]),
+        .refuses(&[ErrorCode::RoomNotFound, ErrorCode::LedgerUnavailable]),
     ]
 }
 
@@ -331,6 +336,7 @@ mod tests {
             speaking: Speaking::PendingPublish { deadline: Millis(9) },
             muted: true,
             heard: None,
+            heard_ms: None,
         };
         cell.seats.insert(2, Seat { locked: false, sitter: Some(sitter) });
         cell.roles.insert("ann".into(), Role::Host);
@@ -371,9 +377,11 @@ mod tests {
 
     #[test]
     fn a_page_of_the_timeline_ends_at_an_id() {
-        assert_eq!(before(Some("17-0".into())).unwrap().as_deref(), Some("17-0"));
+        for good in ["17-0", "0-5"] {
+            assert_eq!(before(Some(good.into())).unwrap().as_deref(), Some(good));
+        }
         let long = format!("1-{}", u128::MAX);
-        for bad in ["", "x", "1 0", "+", "17", "17-", "-17", "0-0", "1-2-3", &long] {
+        for bad in ["", "x", "1 0", "+", "17", "17-", "-17", "00-0", "1-2-3", &long] {
             assert!(before(Some(bad.into())).is_err(), "{bad}");
         }
     }

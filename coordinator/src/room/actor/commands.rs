@@ -143,6 +143,14 @@ impl Actor {
                     steps = batch.steps;
                     self.read_again("ahead").await;
                 }
+                Err(CommitError::Full) => {
+                    if !batch.begins() {
+                        // Timers find it full again: not at once.
+                        self.settle_due =
+                            Some(crate::clock::instant() + self.node.config.lease.retry_pause());
+                    }
+                    steps = batch.barred(&ApiError::ledger_full());
+                }
                 Err(CommitError::Unknown(error)) => {
                     // Past the lease it is not this owner who will learn what became of it.
                     let error = if self.serves() { ApiError::from(error) } else { ApiError::lease_lost() };
@@ -215,7 +223,7 @@ impl Actor {
                 return Err(ApiError::from(error).into());
             }
             // It had not been executed, and cannot be any more as it is. Its callers know that they do not know.
-            Err(CommitError::Again(_)) => self.settle_due = None,
+            Err(CommitError::Again(_) | CommitError::Full) => self.settle_due = None,
             Err(CommitError::Damaged) => self.damaged().await,
             Err(CommitError::Ahead) => self.read_again("ahead").await,
             Err(error) => return Err(self.failed(error).await.into()),
@@ -255,7 +263,7 @@ impl Actor {
             let command = step.order.as_ref().map_or("unknown", |order| order.command().name());
             let (label, is_done) = match step.outcome() {
                 Some(Outcome::Done(..)) => ("ok", true),
-                Some(Outcome::Refused(error)) => (error.code.as_str(), false),
+                Some(Outcome::Refused(error) | Outcome::Barred(error)) => (error.code.as_str(), false),
                 Some(Outcome::Kept(_)) => ("repeated", true),
                 None => ("unknown", false),
             };
@@ -268,7 +276,7 @@ impl Actor {
                 Source::Join(request, reply) => {
                     let Some(reply) = reply.take() else { continue };
                     let answer = match outcome {
-                        Some(Outcome::Refused(error)) => Err(error.into()),
+                        Some(Outcome::Refused(error) | Outcome::Barred(error)) => Err(error.into()),
                         _ => self.welcome(&request.peer).await,
                     };
                     _ = reply.send(answer);
@@ -315,7 +323,7 @@ impl Actor {
 fn result_of(outcome: Option<Outcome>) -> Result<Done, Refusal> {
     let result = match outcome {
         Some(Outcome::Done(done, _)) => Ok(done),
-        Some(Outcome::Refused(error)) => Err(error),
+        Some(Outcome::Refused(error) | Outcome::Barred(error)) => Err(error),
         Some(Outcome::Kept(answer)) => answer.into_result(),
         None => Err(ApiError::lease_lost()),
     };

@@ -1,5 +1,6 @@
 //! The task of one room: everything that happens to the room happens here, one thing after another.
 
+mod birth;
 mod commands;
 mod delivery;
 mod entry;
@@ -9,6 +10,7 @@ mod inbox;
 mod media;
 mod reading;
 mod reconcile;
+mod recovery;
 mod speakers;
 mod state;
 mod tenure;
@@ -86,6 +88,9 @@ struct Actor {
     tracks_untold: bool,
     /// The cell's next deadline, and the version that it was looked up at.
     deadline: (u64, Option<Millis>),
+    /// Cell and settings version of a room that was loaded without the ledger's word.
+    unproved: Option<(u64, u64)>,
+    compare_due: Option<Instant>,
     /// Outages of Redis that deadlines were lengthened by.
     outages_ms: u64,
     /// A commit went unanswered; Redis was last heard of then.
@@ -134,6 +139,8 @@ pub(super) fn spawn(
             speakers: Speakers::default(),
             tracks_untold: false,
             deadline: (0, None),
+            unproved: None,
+            compare_due: None,
             outages_ms: 0,
             unheard_since: None,
             owed_ms: 0,
@@ -253,6 +260,7 @@ impl Actor {
                     self.inbox_due,
                     away,
                     self.idle_due,
+                    self.compare_due,
                     self.external.as_ref().and_then(External::due),
                     self.speakers.due(),
                 ];
@@ -301,6 +309,9 @@ impl Actor {
             self.inbox_due = None;
             self.empty_inbox().await;
         }
+        if is_due(self.compare_due) {
+            self.compare().await;
+        }
         self.make_up().await;
         if is_due(self.away_due) && self.may_act() {
             self.end_overdue().await;
@@ -329,6 +340,7 @@ impl Actor {
                 let answer = self.open(&opening).await;
                 _ = reply.send(answer);
             }
+            Work::Recover(reply) => _ = reply.send(self.serving().map(|_| ())),
             Work::Pulse => {}
             Work::Levels(levels) => self.hear_levels(levels),
             Work::Disconnected(sid) => self.disconnected(sid),

@@ -76,7 +76,7 @@ impl Actor {
     }
 
     /// Takes over a cell that was changed by somebody else, or before this instance had the room.
-    fn meet_cell(&mut self, cell: &room_cell::Cell) {
+    pub(super) fn meet_cell(&mut self, cell: &room_cell::Cell) {
         let until = crate::clock::instant() + self.app.grace;
         let State::Owned(room) = &mut self.state else { return };
         if cell.version == room.cell().version && *cell == *room.cell() {
@@ -116,14 +116,17 @@ impl Actor {
         self.read_again("damaged").await;
     }
 
-    async fn restore(&mut self, found: Option<&Standing>) {
-        if !self.serves() {
-            return;
+    /// Writes all of the room to Redis anew, from memory, whatever is there.
+    pub(super) async fn restore_all(&mut self) {
+        let store = &self.node.store;
+        match store.timed("read", store.scripts.read_room(&store.keys, &self.names.key)).await {
+            Ok(Read::Ok(standing)) => self.restore_over(Some(&standing)).await,
+            Ok(Read::Missing) => self.restore_over(None).await,
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "the room cannot be read"),
         }
-        // It stands on a cell that Redis no longer has; nobody was told that it was done.
-        self.unanswered = None;
-        self.settle_due = None;
-        let now = self.redis_now();
+    }
+
+    async fn restore(&mut self, found: Option<&Standing>) {
         let State::Owned(room) = &mut self.state else { return };
         let before = room.projection().clone();
         if let Some(standing) = found
@@ -139,6 +142,25 @@ impl Actor {
             merged.sv = left.sv;
             room.adopt(merged);
         }
+        self.restore_from(before, found).await;
+    }
+
+    async fn restore_over(&mut self, found: Option<&Standing>) {
+        let State::Owned(room) = &self.state else { return };
+        let before = room.projection().clone();
+        self.restore_from(before, found).await;
+    }
+
+    /// Writes memory to Redis; members know `before` of the settings.
+    async fn restore_from(&mut self, before: Projection, found: Option<&Standing>) {
+        if !self.serves() {
+            return;
+        }
+        // It stands on a cell that Redis no longer has; nobody was told that it was done.
+        self.unanswered = None;
+        self.settle_due = None;
+        let now = self.redis_now();
+        let State::Owned(room) = &mut self.state else { return };
         let due = due_of(room.cell(), now.0, &self.app);
         match room.restore(&self.node.store, found, due).await {
             Ok(true) => {
@@ -178,6 +200,7 @@ impl Actor {
                 ApiError::lease_lost()
             }
             CommitError::Damaged | CommitError::Ahead | CommitError::Again(_) => ApiError::lease_lost(),
+            CommitError::Full => ApiError::ledger_full(),
             CommitError::Unknown(error) => error.into(),
             CommitError::Failed(error) => {
                 self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());

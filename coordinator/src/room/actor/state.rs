@@ -151,6 +151,7 @@ pub(crate) fn refusal_of(updated: Updated) -> Result<(SettingsVersion, String), 
         Updated::Conflict { sv } => {
             ApiError::new(ErrorCode::VersionConflict, format!("the settings version is {sv}"))
         }
+        Updated::Full { .. } => ApiError::ledger_full(),
         Updated::TooLarge { field, bytes } => ApiError::new(
             ErrorCode::PayloadTooLarge,
             format!("`{field}` would have {bytes} bytes, which is too large"),

@@ -1,17 +1,18 @@
 //! Having the room: winning it, keeping it through an outage, giving it up.
 
-use redis_scripts::{Birth, FenceToken, Pin, Pinned, RedisMillis, Released, RoomState, Standing};
-use room_cell::{Actor as By, Cell, Command, Event, GoneReason, Limits, Role, decide};
+use redis_scripts::{FenceToken, Pinned, Released, Standing};
+use room_cell::{Actor as By, Cell, Command, GoneReason, Limits};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::birth::Newborn;
 use super::commands::due_of;
+use super::recovery::{COMPARE_AGAIN, Known};
 use super::{Actor, State};
-use crate::classroom::settings;
 use crate::clock::Moment;
 use crate::error::{ApiError, ErrorCode, Redirect};
 use crate::node::{Fatal, random_pause};
-use crate::room::batch::{Batch, Outcome, Prepared, Source, Step, cell_changes};
+use crate::room::batch::{Source, Step};
 use crate::room::gateway::{Opened, Opening};
 use crate::room::owned::{OwnedRoom, lease_of};
 use crate::room::presence::PresenceWindow;
@@ -24,16 +25,13 @@ pub(super) const MOVE_SPREAD: Duration = Duration::from_millis(500);
 /// Nobody waits for longer until they are admitted again.
 const ADMISSION_BOUND: Duration = Duration::from_secs(60);
 
-/// A room to be made, if it is not there.
-struct Newborn {
-    settings: Vec<(&'static str, String)>,
-    batch: Batch,
-}
-
 impl Actor {
     /// The first thing that the room is wanted for: `pin` it. What is left to do comes back.
     pub(super) async fn begin(&mut self, first: Work) -> Option<Work> {
-        if !matches!(first, Work::Join(..) | Work::Command(..) | Work::Inbox | Work::Open(..)) {
+        if !matches!(
+            first,
+            Work::Join(..) | Work::Command(..) | Work::Inbox | Work::Open(..) | Work::Recover(_)
+        ) {
             self.state = State::Ended;
             return None;
         }
@@ -48,15 +46,22 @@ impl Actor {
             answer_with(first, error);
             return None;
         }
-        let (mut first, newborn) = self.newborn(first);
+        let known = self.look_up().await;
+        let (mut first, newborn) = self.newborn(first, &known);
         let open_only = first.is_none() || matches!(first, Some(Work::Join(..)));
         let waits = first.as_ref().is_none_or(|work| !matches!(work, Work::Inbox));
         let sent = Moment::now();
-        let pinned = match self.pin(newborn.as_ref(), FenceToken::default(), false, open_only, waits).await {
+        // One that only the ledger has is taken half made, and not served before all of it is there.
+        let shell = match &known {
+            Known::Open(head) => Some(Newborn::shell(head.cv.as_u64(), head.sv.as_u64())),
+            _ => None,
+        };
+        let made_of = shell.as_ref().or(newborn.as_ref());
+        let pinned = match self.pin(made_of, known.floor(), false, open_only, waits).await {
             Ok(pinned) => pinned,
             Err(error) => {
                 self.state = State::Ended;
-                if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
+                if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
                     answer_with(first, error);
                 }
                 return None;
@@ -66,8 +71,12 @@ impl Actor {
         let (Some(lease), Pinned::Owned { previous, made, whole, state, now, inbox, committed_at, .. }) =
             (lease, &pinned)
         else {
-            if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
-                self.turn_away(first, &pinned);
+            if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
+                match (&pinned, &known) {
+                    // Redis has nothing, and whether the ledger has is not known: that is no empty room.
+                    (Pinned::Absent, Known::Unreachable) => answer_with(first, ApiError::store_unavailable()),
+                    _ => self.turn_away(first, &pinned),
+                }
             }
             self.state = State::Refused(pinned);
             return None;
@@ -75,6 +84,33 @@ impl Actor {
         self.node.redis_clock.heard(now.as_u64(), Moment::now().since(sent));
         if previous.as_u64() > 0 {
             self.node.metrics.takeovers.inc();
+        }
+        let standing = Standing {
+            whole: *whole,
+            now: *now,
+            owner: self.node.store.me.as_str().to_owned(),
+            token: lease.token(),
+            url: String::new(),
+            state: state.clone(),
+        };
+        let is_new = *made && shell.is_none();
+        if !is_new && known.is_ahead_of(&standing) {
+            let (inbox, now) = (*inbox, *now);
+            return match self.rebuild(lease, &standing).await {
+                Ok((room, at)) => {
+                    self.take_over(room, now.as_u64().saturating_sub(at), inbox).await;
+                    first.or_else(|| newborn.and_then(Newborn::into_joiner))
+                }
+                Err((unread, error)) => {
+                    // Nobody is helped by holding it.
+                    _ = unread.release(&self.node.store, false, None).await;
+                    self.state = State::Ended;
+                    if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
+                        answer_with(first, error);
+                    }
+                    None
+                }
+            };
         }
         let read = Projection::hydrate(state).map_err(UnreadableRoom::from).and_then(|projection| {
             let cell = cell_of(state).or_else(|error| self.remade(state, *whole).ok_or(error))?;
@@ -89,7 +125,7 @@ impl Actor {
                 // Nobody is helped by holding it.
                 _ = unread.release(&self.node.store, false, None).await;
                 self.state = State::Ended;
-                if let Some(first) = first.or_else(|| newborn.and_then(joiner_of)) {
+                if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
                     answer_with(first, ApiError::new(ErrorCode::Internal, "the room cannot be read"));
                 }
                 return None;
@@ -98,154 +134,59 @@ impl Actor {
         let (made, whole, inbox) = (*made, *whole, *inbox);
         let gap = now.as_u64().saturating_sub(committed_at.as_u64());
         let token = lease.token();
-        let mut room = OwnedRoom::new(lease, self.names.clone(), projection, cell);
+        let loaded = (projection.sv, cell.version);
+        let room = OwnedRoom::new(lease, self.names.clone(), projection, cell);
         if !made {
-            let until = crate::clock::instant() + self.grace_again(room.cell());
-            let cell = room.cell().clone();
-            room.links_mut().meet(&cell, until, GoneReason::InstanceLost);
-            self.away_due = (!cell.peers.is_empty()).then_some(until);
+            if matches!(known, Known::Unreachable) {
+                self.unproved = Some((loaded.1, loaded.0.as_u64()));
+                self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN);
+            }
+            if !whole {
+                tracing::error!(
+                    token = token.as_u64(),
+                    "Redis lost part of this room; what is left of it goes on"
+                );
+            }
+            self.take_over_with(room, gap, inbox, whole).await;
+            return first.or_else(|| newborn.and_then(Newborn::into_joiner));
         }
         self.outages_ms = self.node.outages_ms();
         self.hold(room);
         self.open_media(token).await;
         self.enter_external();
+        self.forget_external().await;
+        if let Some(newborn) = newborn {
+            self.committed(newborn.batch).await;
+        }
+        if let Some(Work::Open(_, reply)) = first.take_if(|first| matches!(first, Work::Open(..))) {
+            _ = reply.send(Ok(Opened::Made));
+        }
+        first
+    }
+
+    /// Serves a room that others were in: they have the grace period to come back, and what waited is done.
+    async fn take_over(&mut self, room: OwnedRoom, gap: u64, inbox: usize) {
+        self.take_over_with(room, gap, inbox, true).await;
+    }
+
+    async fn take_over_with(&mut self, mut room: OwnedRoom, gap: u64, inbox: usize, whole: bool) {
+        let token = room.lease().token();
+        let until = crate::clock::instant() + self.grace_again(room.cell());
+        let cell = room.cell().clone();
+        room.links_mut().meet(&cell, until, GoneReason::InstanceLost);
+        self.away_due = (!cell.peers.is_empty()).then_some(until);
+        self.outages_ms = self.node.outages_ms();
+        self.hold(room);
+        self.open_media(token).await;
+        self.enter_external();
         if !whole {
-            tracing::error!(
-                token = token.as_u64(),
-                "Redis lost part of this room; what is left of it goes on"
-            );
             self.damaged().await;
         }
         self.forget_external().await;
-        if made {
-            if let Some(newborn) = newborn {
-                self.committed(newborn.batch).await;
-            }
-            if let Some(Work::Open(_, reply)) = first.take_if(|first| matches!(first, Work::Open(..))) {
-                _ = reply.send(Ok(Opened::Made));
-            }
-            return first;
-        }
         if inbox > 0 {
             self.empty_inbox().await;
         }
         self.shift(gap).await;
-        first.or_else(|| newborn.and_then(joiner_of))
-    }
-
-    /// What takes the place of a cell that Redis lost while nobody had the room: an empty one, with the record's
-    /// status and version.
-    fn remade(&self, state: &RoomState, whole: bool) -> Option<Cell> {
-        if whole {
-            return None;
-        }
-        let seats = u16::try_from(self.app.seats).unwrap_or(u16::MAX);
-        let create = Command::Create { seats, capacity: self.app.capacity, auto_close: false };
-        let order = create.validate(By::Backend, &Limits::default()).ok()?;
-        let mut cell = Cell::default();
-        cell.advance(&decide(&cell, &order, &self.app.rules(), self.redis_now()).ok()?);
-        if state.status == "closed" {
-            cell.advance(&[Event::Closed { reason: None }]);
-        }
-        cell.version = state.cv.as_u64();
-        Some(cell)
-    }
-
-    /// What the room would be made of. A joiner becomes part of it; other work comes back.
-    fn newborn(&self, first: Work) -> (Option<Work>, Option<Newborn>) {
-        let limits = Limits::default();
-        let create = |actor: By, opening: &Opening| {
-            let capacity = opening.capacity.or(self.app.capacity).filter(|capacity| *capacity > 0);
-            let seats = opening.seats.unwrap_or_else(|| u16::try_from(self.app.seats).unwrap_or(u16::MAX));
-            let auto_close = opening.auto_close.unwrap_or(false);
-            Command::Create { seats, capacity, auto_close }
-                .validate(actor, &limits)
-                .ok()
-                .map(|order| Step::new(order, Source::Own))
-        };
-        let (first, settings, steps) = match first {
-            Work::Join(request, reply) if self.app.auto_create => {
-                let Ok(order) = self.joining(&request) else {
-                    return (Some(Work::Join(request, reply)), None);
-                };
-                let maker = match request.role {
-                    Role::Host => {
-                        By::User { user: request.user.clone().into(), max_role: request.max_role, peer: None }
-                    }
-                    // Who happens to come first does not own the room.
-                    Role::Guest => By::Backend,
-                };
-                let Some(made) = create(maker, &Opening::default()) else {
-                    return (Some(Work::Join(request, reply)), None);
-                };
-                let joined = Step::new(order, Source::Join(request, Some(reply)));
-                let steps = [Some(made), self.opened_at_once(), Some(joined)];
-                (None, settings::defaults().to_vec(), steps.into_iter().flatten().collect())
-            }
-            Work::Open(opening, reply) => {
-                let settings = match &opening.settings {
-                    Some(patch) => patch.over_defaults(),
-                    None => settings::defaults().to_vec(),
-                };
-                let Some(made) = create(By::Backend, &opening) else {
-                    return (Some(Work::Open(opening, reply)), None);
-                };
-                let steps = [Some(made), self.opened_at_once()];
-                (Some(Work::Open(opening, reply)), settings, steps.into_iter().flatten().collect())
-            }
-            other => return (Some(other), None),
-        };
-        let id = uuid::Uuid::now_v7().simple().to_string();
-        let batch = Batch::stage(id, &Cell::default(), steps, &self.app.rules(), self.redis_now());
-        if batch.steps.iter().all(|step| matches!(step.outcome(), Some(Outcome::Done(..)))) {
-            return (first, Some(Newborn { settings, batch }));
-        }
-        // A room that nobody could be in is not made.
-        (first.or_else(|| joiner_of(Newborn { settings, batch })), None)
-    }
-
-    /// A room does not wait for its router: people may come while that is being made.
-    fn opened_at_once(&self) -> Option<Step> {
-        self.external.as_ref()?;
-        let order = Command::Created.validate(By::Owner, &Limits::default()).ok()?;
-        Some(Step::new(order, Source::Own))
-    }
-
-    async fn pin(
-        &self,
-        newborn: Option<&Newborn>,
-        floor: FenceToken,
-        renew: bool,
-        open_only: bool,
-        somebody_waits: bool,
-    ) -> Result<Pinned, ApiError> {
-        let store = &self.node.store;
-        // Whoever asks waits for one command; a room that is ours anyway may be pinned late.
-        let waits = self.node.config.redis.command_timeout.as_millis();
-        let deadline = self.node.redis_clock.now_ms() + u64::try_from(waits).unwrap_or(u64::MAX / 2);
-        let nothing = Cell::default();
-        let changes = newborn.map(|newborn| room_cell::changes(&nothing, &newborn.batch.cell));
-        let changes = changes.as_ref().map(cell_changes);
-        let prepared = newborn.map(|newborn| newborn.batch.prepare()).unwrap_or_default();
-        let commands: Vec<_> = prepared.iter().map(Prepared::committing).collect();
-        let now = self.redis_now();
-        let birth = newborn.zip(changes.as_ref()).map(|(newborn, changes)| Birth {
-            settings: &newborn.settings,
-            changes,
-            commands: &commands,
-            due: due_of(&newborn.batch.cell, now.0, &self.app),
-        });
-        let with = Pin {
-            me: &store.me,
-            room: &self.names.key,
-            owner_ttl: store.owner_ttl,
-            floor,
-            renew,
-            birth,
-            open_only,
-            deadline: somebody_waits.then(|| RedisMillis::new(deadline)),
-        };
-        Ok(store.timed("pin", store.scripts.pin(&store.keys, with)).await?)
     }
 
     /// Makes the room what `opening` says if it is closed; an open one stays as it is.
@@ -361,10 +302,10 @@ impl Actor {
             (Work::Join(request, reply), _) => {
                 _ = reply.send(Err(self.refusal(pinned, request.hops).into()));
             }
-            (Work::Command(_, reply), Pinned::Absent | Pinned::Late) => {
+            (Work::Command(_, reply), Pinned::Absent | Pinned::Late | Pinned::Full { .. }) => {
                 _ = reply.send(Err(self.refusal(pinned, 0).into()));
             }
-            (Work::Open(_, reply), Pinned::Absent | Pinned::Late) => {
+            (Work::Open(_, reply), Pinned::Absent | Pinned::Late | Pinned::Full { .. }) => {
                 _ = reply.send(Err(self.refusal(pinned, 0).into()));
             }
             // Dropping the reply says that the room is not here.
@@ -385,6 +326,7 @@ impl Actor {
             Pinned::Absent => ApiError::new(ErrorCode::RoomNotFound, "there is no such room"),
             Pinned::Closed => ApiError::new(ErrorCode::RoomClosed, "the room is closed"),
             Pinned::Late => ApiError::store_unavailable(),
+            Pinned::Full { .. } => ApiError::ledger_full(),
             Pinned::Superseded { .. } => {
                 self.node.fail(&Fatal::Superseded);
                 ApiError::lease_lost()
@@ -431,16 +373,7 @@ impl Actor {
         }
         let sent = Moment::now();
         // A room that Redis lost is made again, to be restored from memory.
-        let newborn = Newborn {
-            settings: settings::defaults().to_vec(),
-            batch: Batch::stage(
-                String::new(),
-                &suspended.cell,
-                Vec::new(),
-                &self.app.rules(),
-                self.redis_now(),
-            ),
-        };
+        let newborn = Newborn::shell(suspended.cell.version, suspended.projection.sv.as_u64());
         let pinned = match self.pin(Some(&newborn), token, true, false, false).await {
             Ok(pinned) => pinned,
             Err(_) => {
@@ -465,7 +398,12 @@ impl Actor {
                 let room = suspended.resume(lease, self.names.clone());
                 self.hold(room);
                 self.enter_external();
-                self.reconcile(standing, is_newest).await;
+                if made && !is_newest {
+                    // Another had it in between, and Redis has lost what it did.
+                    self.adopt_recovered().await;
+                } else {
+                    self.reconcile(standing, is_newest).await;
+                }
                 self.tell_tracks_again().await;
                 self.after_outage().await;
                 if inbox > 0 {
@@ -541,19 +479,12 @@ impl Actor {
     }
 }
 
-/// The joiner who would have made the room.
-fn joiner_of(newborn: Newborn) -> Option<Work> {
-    newborn.batch.steps.into_iter().find_map(|step| match step.source {
-        Source::Join(request, Some(reply)) => Some(Work::Join(request, reply)),
-        _ => None,
-    })
-}
-
 fn answer_with(work: Work, error: ApiError) {
     match work {
         Work::Join(_, reply) => _ = reply.send(Err(error.into())),
         Work::Command(_, reply) => _ = reply.send(Err(error.into())),
         Work::Open(_, reply) => _ = reply.send(Err(error.into())),
+        Work::Recover(reply) => _ = reply.send(Err(error.into())),
         _ => {}
     }
 }

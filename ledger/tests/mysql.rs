@@ -1,0 +1,9 @@
+//! The suite on MariaDB.
+
+#[expect(dead_code, reason = "shared: each of its users needs another part")]
+mod databases;
+#[path = "suite/servers.rs"]
+mod servers;
+mod suite;
+
+const KIND: databases::Kind = databases::Kind::Mysql;

@@ -1,0 +1,289 @@
+//! The log, folded, is what the room was.
+
+use ledger::{Change, RoomState};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use redis_scripts::{CellVersion, FenceToken, SettingsVersion};
+use room_cell::{Actor, Command};
+use serde_json::json;
+
+use super::life::Life;
+use super::world::{NOW, World};
+
+const CLOSE: Command = Command::Close { reason: None };
+
+/// What happens to a room between two of its batches.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Lives(usize),
+    ChangesHands,
+    IsRestored,
+    IsFedAgain,
+    Closes,
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let turn = prop_oneof![
+        6 => (1..120_usize).prop_map(Turn::Lives),
+        2 => Just(Turn::ChangesHands),
+        1 => Just(Turn::IsRestored),
+        2 => Just(Turn::IsFedAgain),
+        1 => Just(Turn::Closes),
+    ];
+    prop::collection::vec(turn, 1..14)
+}
+
+#[test]
+fn i_14_folding_the_log_gives_what_the_owner_had_in_every_life() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let world = runtime.block_on(World::new());
+    let number = std::cell::Cell::new(0);
+    let config = Config { cases: 16, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&(any::<u64>(), turns()), |(seed, turns)| {
+        number.set(number.get() + 1);
+        let mut life = Life::open(&format!("room {}", number.get()), seed);
+        runtime.block_on(lives(&world, &mut life, &turns));
+        Ok(())
+    });
+    outcome.expect("the same state");
+    runtime.block_on(async {
+        assert!(world.count("SELECT COUNT(*) FROM snapshots").await > 3);
+    });
+}
+
+async fn lives(world: &World, life: &mut Life, turns: &[Turn]) {
+    let mut archiver = world.archiver.clone();
+    archiver.claims(key_prefix::lane_of(life.room.route())).await;
+    archiver.feeds(&life.entries).await;
+    let mut fed = life.entries.len();
+    for turn in turns {
+        match turn {
+            Turn::Lives(entries) => life.lives(*entries),
+            Turn::ChangesHands => life.changes_hands(),
+            Turn::IsRestored => life.is_restored(),
+            Turn::IsFedAgain => fed = fed.saturating_sub(30),
+            Turn::Closes => drop(life.does(&Actor::Backend, CLOSE)),
+        }
+        // A token alone is no entry.
+        if fed < life.entries.len() {
+            archiver.feeds(&life.entries[fed..]).await;
+            fed = life.entries.len();
+        }
+    }
+    life.token = life.entries.last().map_or(life.token, |entry| entry.token.as_u64());
+    world.has(life).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_is_made_every_200_rows_and_when_a_room_closes() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    while life.entries.len() < 199 {
+        life.guests(&serde_json::Map::from_iter([("ann".to_owned(), json!({ "n": life.sv }))]));
+    }
+    world.archiver.feeds(&life.entries).await;
+    assert_eq!(world.count("SELECT COUNT(*) FROM snapshots").await, 0);
+    life.guests(&serde_json::Map::from_iter([("bob".to_owned(), json!({}))]));
+    world.archiver.feeds(&life.entries[199..]).await;
+    assert_eq!(world.count("SELECT cv * 1000 + sv FROM snapshots").await, 1199);
+    assert_eq!(world.count("SELECT unfolded FROM rooms").await, 0);
+    assert!(life.does(&Actor::Backend, CLOSE));
+    world.archiver.feeds(&life.entries[200..]).await;
+    assert_eq!(world.count("SELECT cv * 1000 + sv FROM snapshots").await, 2199);
+    world.has(&life).await;
+}
+
+#[tokio::test]
+async fn a_version_that_was_skipped_is_said_at_once() {
+    let mut world = World::new().await;
+    for (number, skipped) in [(0, 2..3), (1, 3..4)] {
+        let mut life = Life::open(&format!("room {number}"), 5);
+        for round in 0..3 {
+            life.does(&Actor::Backend, Command::SetSeats { count: 5 + round });
+            life.guests(&serde_json::Map::from_iter([("ann".to_owned(), json!({ "n": round }))]));
+        }
+        let mut entries = life.entries.clone();
+        entries.drain(skipped);
+        assert_eq!(world.archiver.feeds(&entries[..2]).await.gaps, []);
+        assert_eq!(world.archiver.feeds(&entries[2..]).await.gaps, [life.room.clone()]);
+        assert!(world.ledger.head(&life.room).await.unwrap().unwrap().gap);
+    }
+}
+
+#[tokio::test]
+async fn a_gap_is_said_until_what_was_missing_comes() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    life.lives(40);
+    world.archiver.feeds(&life.entries[..10]).await;
+    let archived = world.archiver.feeds(&life.entries[12..30]).await;
+    assert_eq!((archived.written, archived.gaps), (18, vec![life.room.clone()]));
+    let archived = world.archiver.feeds(&life.entries[30..]).await;
+    assert_eq!(archived.gaps, [life.room.clone()]);
+    assert!(world.ledger.head(&life.room).await.unwrap().unwrap().gap);
+    assert!(world.ledger.room(&life.room).await.unwrap().unwrap().head.gap);
+    assert_eq!(world.archiver.feeds(&life.entries[10..11]).await.gaps, [life.room.clone()]);
+    let archived = world.archiver.feeds(&life.entries[11..12]).await;
+    assert_eq!((archived.written, archived.gaps.len()), (1, 0));
+    world.has(&life).await;
+    assert_eq!(world.archiver.feeds(&life.entries).await.repeated, 42);
+}
+
+#[tokio::test]
+async fn a_gap_is_said_until_the_owner_gives_a_snapshot() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    life.lives(40);
+    world.archiver.feeds(&life.entries[2..20]).await;
+    let put = async |token: u64, life: &Life| {
+        let (cv, sv) = (CellVersion::new(life.cv()), SettingsVersion::new(life.sv));
+        let put = world.ledger.put_snapshot(&life.room, FenceToken::new(token), &life.state, cv, sv, NOW);
+        put.await.expect("a ledger")
+    };
+    assert!(put(1, &life).await, "ahead of what was archived");
+    world.has(&life).await;
+    let behind = Life::open("room", 5);
+    assert!(!put(1, &behind).await && !put(0, &life).await);
+    // What the lane still had.
+    let told = world.count("SELECT COUNT(*) FROM outbox").await;
+    let archived = world.archiver.feeds(&life.entries[20..30]).await;
+    assert_eq!((archived.written, archived.forks, archived.gaps.len()), (10, 0, 0));
+    assert!(world.count("SELECT COUNT(*) FROM outbox").await > told);
+    // The rest of it, together with what came after.
+    life.lives(10);
+    let archived = world.archiver.feeds(&life.entries[30..]).await;
+    assert_eq!((archived.written, archived.forks, archived.gaps.len()), (22, 0, 0));
+    world.has(&life).await;
+}
+
+#[tokio::test]
+async fn an_owner_that_went_on_from_an_earlier_state_leaves_a_gap() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    let mut fell_back = life.clone();
+    life.lives(20);
+    fell_back.changes_hands();
+    fell_back.lives(3);
+    world.archiver.feeds(&life.entries).await;
+    let archived = world.archiver.feeds(&fell_back.entries[2..]).await;
+    assert_eq!((archived.written, archived.gaps), (3, vec![life.room.clone()]));
+    fell_back.does(&Actor::Backend, CLOSE);
+    let archived = world.archiver.feeds(&fell_back.entries[5..]).await;
+    assert_eq!(archived.gaps, [life.room.clone()], "a closed room is folded, and still lacks something");
+    fell_back.is_restored();
+    assert_eq!(world.archiver.feeds(&fell_back.entries[6..]).await.gaps, []);
+    world.has(&fell_back).await;
+}
+
+#[tokio::test]
+async fn i_25_a_whole_state_tells_what_nobody_logged() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    while life.state.cell.users.is_empty() {
+        life.step();
+    }
+    world.archiver.feeds(&life.entries).await;
+    let fed = life.entries.len();
+    // What Redis lost: everybody left, and it is in no lane.
+    let mut lost = life.clone();
+    lost.does(&Actor::Backend, CLOSE);
+    life.state = RoomState { settings: life.state.settings, guests: life.state.guests, ..lost.state };
+    life.is_restored();
+    let left = "SELECT COUNT(*) FROM outbox WHERE sink = 'hook' AND kind = 'user.left'";
+    let before = world.count(left).await;
+    world.archiver.feeds(&life.entries[fed..]).await;
+    assert!(world.count(left).await > before);
+    world.has(&life).await;
+    let told = world.count("SELECT COUNT(*) FROM outbox").await;
+    assert_eq!(world.archiver.feeds(&life.entries[fed..]).await.repeated, 1);
+    assert_eq!(world.count("SELECT COUNT(*) FROM outbox").await, told);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_set_aside_and_blocks_nothing() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    life.lives(5);
+    life.entries[3].body =
+        r#"{"id":"x","actor":{"kind":"nobody"},"events":[{"event":"unheard_of"}]}"#.to_owned();
+    life.entries[3].change = Change::Cell { cv: CellVersion::new(2) };
+    let poison =
+        ledger::Poison { entry: "7-0".to_owned(), fields: "{}".to_owned(), why: "no\0room".to_owned() };
+    for _ in 0..2 {
+        let archived = world.archiver.feeds_with(&life.entries, vec![poison.clone()]).await;
+        assert_eq!((archived.written + archived.repeated, archived.aside), (6, 1));
+    }
+    assert_eq!(world.count("SELECT COUNT(*) FROM aside").await, 2);
+}
+
+#[tokio::test]
+async fn a_room_is_recovered_with_what_waits_in_its_lane() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    life.lives(20);
+    world.archiver.feeds(&life.entries).await;
+    life.changes_hands();
+    life.lives(20);
+    let mut recovered = world.ledger.room(&life.room).await.unwrap().unwrap();
+    assert_eq!(recovered.take_in(life.entries[10..].to_vec()), 0);
+    world.archiver.feeds(&life.entries[22..]).await;
+    assert_eq!(recovered.state, life.state);
+    assert_eq!(recovered.head, world.ledger.head(&life.room).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn answers_come_back_with_their_room_and_its_history_in_pages() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    life.lives(30);
+    world.archiver.feeds(&life.entries).await;
+    let recovered = world.ledger.room(&life.room).await.unwrap().unwrap();
+    let kept: Vec<_> = life.entries.iter().filter_map(|entry| entry.answer.clone()).collect();
+    assert_eq!(recovered.answers.iter().map(|answer| answer.kept.clone()).collect::<Vec<_>>(), kept);
+
+    let newest = world.ledger.timeline(&life.room, None, 20).await.unwrap();
+    let rest = world.ledger.timeline(&life.room, Some(newest[19].seq), 20).await.unwrap();
+    let bodies: Vec<_> = newest.iter().chain(&rest).map(|row| &row.body).collect();
+    assert_eq!(bodies, life.entries.iter().rev().map(|entry| &entry.body).collect::<Vec<_>>());
+    assert_eq!(world.ledger.room(&super::life::room("nowhere")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn prune_keeps_what_a_recovery_needs() {
+    let mut world = World::new().await;
+    let mut closed = Life::open("closed", 1);
+    closed.lives(30);
+    closed.does(&Actor::Backend, CLOSE);
+    let mut open = Life::open("open", 2);
+    open.lives(30);
+    for life in [&closed, &open] {
+        world.archiver.feeds(&life.entries).await;
+    }
+    let before = redis_scripts::RedisMillis::new(closed.now.max(open.now) + 1);
+    assert_eq!(
+        world.ledger.prune(Some(before), Some(before), 10).await.unwrap(),
+        10,
+        "no more than it was told"
+    );
+    let mut gone = 10;
+    loop {
+        match world.ledger.prune(Some(before), Some(before), 100).await.unwrap() {
+            0 => break,
+            more => gone += more,
+        }
+    }
+    assert_eq!(gone, closed.entries.len() as u64, "all that the snapshot has");
+    world.has(&closed).await;
+    world.has(&open).await;
+    assert!(world.count("SELECT COUNT(*) FROM outbox").await > 0);
+    let mut beside = world.database.connect().await;
+    sqlx::Executor::execute(&mut beside, "UPDATE outbox SET state = 1, done_at = 5 WHERE sink = 'tap'")
+        .await
+        .unwrap();
+    assert!(world.ledger.prune(None, Some(redis_scripts::RedisMillis::new(6)), 1000).await.unwrap() > 0);
+    assert_eq!(world.count("SELECT COUNT(*) FROM outbox WHERE sink = 'tap'").await, 0);
+    assert!(world.count("SELECT COUNT(*) FROM outbox WHERE sink = 'hook'").await > 0);
+    open.lives(5);
+    world.archiver.feeds(&open.entries[32..]).await;
+    world.has(&open).await;
+}
