@@ -199,6 +199,9 @@ pub struct Heard {
     /// Whether audio flows by that, and no mic session has ended since.
     #[serde(default)]
     pub flowing: bool,
+    /// Whether they were heard at any time of this stay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoke: bool,
 }
 
 /// Somebody who may not come.

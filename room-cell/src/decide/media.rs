@@ -40,6 +40,7 @@ pub(super) fn report(draft: &mut Draft<'_>, report: &MediaReport) -> Result<(), 
         to: report.at.after(report.resolution_ms),
         what: report.what,
         flowing: report.what == MediaFact::AudioStarted,
+        spoke: false,
     };
     if draft.cell.media.get(who).is_some_and(|known| is_older(&said, known)) {
         return Err(Refusal::StaleReport);
@@ -119,7 +120,10 @@ fn settled(cell: &Cell, sitter: &Sitter) -> Millis {
 
 /// Keeps what was said, unless that is known.
 fn remember(draft: &mut Draft<'_>, who: &MediaIdentity, heard: Heard, session: Option<MicSession>) {
-    if draft.cell.media.get(who) != Some(&heard) {
+    let known = draft.cell.media.get(who);
+    let before = known.is_some_and(|known| known.spoke && known.what != MediaFact::RoomExited);
+    let heard = Heard { spoke: before || heard.what == MediaFact::AudioStarted, ..heard };
+    if known != Some(&heard) {
         draft.push(Event::Heard { who: who.clone(), heard, session });
     }
 }

@@ -255,6 +255,23 @@ fn whoever_is_muted_keeps_the_seat_and_is_to_be_heard_again() {
 }
 
 #[test]
+fn who_was_heard_once_is_known_as_long_as_they_stay() {
+    let (mut room, _, bob) = standing();
+    let spoke = |room: &Room| room.cell.media.values().any(|heard| heard.spoke);
+    let after = |room: &mut Room, what| {
+        room.later(2_000);
+        room.hears("bob", what).expect("it is news");
+        spoke(room)
+    };
+    assert!(!after(&mut room, MediaFact::AudioStopped), "silent from the beginning");
+    room.does(&bob, up("mic"));
+    assert!(after(&mut room, MediaFact::AudioStarted));
+    assert!(after(&mut room, MediaFact::AudioStopped), "silent by now");
+    assert!(after(&mut room, MediaFact::RoomExited));
+    assert!(!after(&mut room, MediaFact::AudioStopped), "another stay");
+}
+
+#[test]
 fn i_25_a_session_that_has_to_be_heard_again_is_one_session_and_its_time_one_sum() {
     let (mut room, ann, bob) = standing();
     let heard_so_far = |events: &[Event]| {

@@ -567,7 +567,7 @@ impl Actor {
     fn was_heard(&self, duty: &Duty) -> bool {
         let (State::Owned(room), Duty::Permit { user, peer }) = (&self.state, duty) else { return false };
         let who = MediaIdentity { user: user.clone(), peer: Some(peer.clone()) };
-        room.cell().media.get(&who).is_some_and(|heard| heard.what != MediaFact::ParticipantJoined)
+        room.cell().media.get(&who).is_some_and(|heard| heard.spoke)
     }
 
     fn try_external_again_if_owed(&mut self) {
