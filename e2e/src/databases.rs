@@ -1,4 +1,5 @@
-//! Private databases for the ledger, on a socket in a temporary folder.
+//! Private databases for the ledger: a file, or a server on a socket in a temporary folder, with a database for each
+//! test. A server is stopped on drop, and killed with the test process.
 
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
@@ -6,14 +7,15 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use crate::process::Process;
 use crate::wait::{self, SOON};
 
 const START_ATTEMPTS: usize = 20;
-const NAME: &str = "ledger";
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,46 +40,101 @@ impl Kind {
     }
 }
 
-/// An empty database that nobody else uses. What was committed is on disk.
+/// An empty database of its own.
 #[derive(Debug)]
 pub struct Database {
-    kind: Kind,
-    // Before its folder, which is removed when the process is gone.
-    server: Option<Process>,
-    folder: TempDir,
+    /// Its address, as a ledger takes it.
+    pub url: String,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Folder { _folder: TempDir },
+    Server(Arc<Server>),
 }
 
 impl Database {
-    /// Starts its server, if it has one, and waits until it takes connections.
-    pub async fn start(kind: Kind) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        // Neither server runs as root: what they run as must come in.
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("an own folder");
-        let mut database = Self { kind, server: None, folder };
+    /// A new one, on the server that the tests of this process share.
+    pub async fn new(kind: Kind) -> Self {
+        static SHARED: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
         if kind == Kind::Sqlite {
-            fs::write(database.folder.path().join(NAME), "").expect("a file in an own folder");
-            return database;
+            return Self::in_file();
         }
-        prepare(kind, database.folder.path());
-        database.restart().await;
-        let mut admin = connect(&database.address(admin_name(kind))).await.expect("the server is up");
-        let create = AssertSqlSafe(format!("CREATE DATABASE {NAME}"));
+        let mut shared = SHARED.lock().await;
+        let server = match shared.upgrade().filter(|server| server.kind == kind) {
+            Some(server) => server,
+            None => {
+                let server = Arc::new(Server::start(kind, false).await);
+                *shared = Arc::downgrade(&server);
+                server
+            }
+        };
+        drop(shared);
+        Self::on(server).await
+    }
+
+    /// A new one, on a server that nobody else uses.
+    pub async fn alone(kind: Kind) -> Self {
+        Self::start(kind, false).await
+    }
+
+    /// The same, with everything that was committed on disk.
+    pub async fn durable(kind: Kind) -> Self {
+        Self::start(kind, true).await
+    }
+
+    async fn start(kind: Kind, is_durable: bool) -> Self {
+        if kind == Kind::Sqlite {
+            return Self::in_file();
+        }
+        Self::on(Arc::new(Server::start(kind, is_durable).await)).await
+    }
+
+    fn in_file() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("ledger.db");
+        let url = format!("sqlite://{}", file.display());
+        fs::write(file, "").expect("a file in an own folder");
+        Self { url, place: Place::Folder { _folder: folder } }
+    }
+
+    async fn on(server: Arc<Server>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let name = format!("ledger_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let mut admin = connect(&server.admin()).await.expect("the server is up");
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
         admin.execute(sqlx::raw_sql(create)).await.expect("a database of its own");
         admin.close().await.expect("a connection that closes");
-        database
+        Self { url: server.url(&name), place: Place::Server(server) }
     }
 
-    /// Its URL, as a ledger takes it.
-    pub fn url(&self) -> String {
-        self.address(NAME)
+    /// Its server; there is none behind a file.
+    pub fn server(&self) -> Option<&Server> {
+        match &self.place {
+            Place::Folder { .. } => None,
+            Place::Server(server) => Some(server),
+        }
     }
 
-    fn address(&self, name: &str) -> String {
-        let folder = self.folder.path().display();
-        match self.kind {
-            Kind::Sqlite => format!("sqlite://{folder}/{name}"),
-            Kind::Postgres => format!("postgres://dais@localhost/{name}?host={folder}"),
-            Kind::Mysql => format!("mysql://root@localhost/{name}?socket={folder}/socket"),
+    fn server_alone(&mut self) -> Option<&mut Server> {
+        match &mut self.place {
+            Place::Folder { .. } => None,
+            Place::Server(server) => Some(Arc::get_mut(server).expect("a server that nobody else uses")),
+        }
+    }
+
+    /// SIGKILL to the server and everything that it has started. Nobody else may use it.
+    pub async fn kill(&mut self) {
+        if let Some(server) = self.server_alone() {
+            server.kill().await;
+        }
+    }
+
+    /// Starts the server again on its data, killing it first if it still runs. Nobody else may use it.
+    pub async fn restart(&mut self) {
+        if let Some(server) = self.server_alone() {
+            server.restart().await;
         }
     }
 
@@ -87,68 +144,125 @@ impl Database {
     ///
     /// The server does not run, or does not yet.
     pub async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
-        connect(&self.url()).await
-    }
-
-    /// Whether there is a server that can be killed.
-    pub const fn has_server(&self) -> bool {
-        self.server.is_some()
-    }
-
-    /// SIGKILL to the server and everything that it has started.
-    pub async fn kill(&mut self) {
-        let Some(server) = &mut self.server else { return };
-        let pid = server.pid();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        server.kill().await;
-        for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw)
-        {
-            // One that saw its parent end needs no signal.
-            _ = kill_process(child, Signal::KILL);
-        }
-    }
-
-    /// Starts the server again on its data, killing it first if it still runs.
-    pub async fn restart(&mut self) {
-        if self.kind == Kind::Sqlite {
-            return;
-        }
-        if self.server.as_ref().is_some_and(|server| server.exit_status().is_none()) {
-            self.kill().await;
-        }
-        for _ in 0..START_ATTEMPTS {
-            let process = Process::start(&format!("{:?}", self.kind), serve(self.kind, self.folder.path()));
-            let address = self.address(admin_name(self.kind));
-            // The last of those that were killed may have to go first: then the new one ends by itself.
-            let is_up = wait::eventually(SOON, || async {
-                match connect(&address).await {
-                    Ok(connection) => Ok(connection.close().await.is_ok()),
-                    Err(_) if process.exit_status().is_some() => Ok(false),
-                    Err(error) => Err(error),
-                }
-            })
-            .await;
-            if is_up {
-                self.server = Some(process);
-                return;
-            }
-        }
-        panic!("{:?} does not start again in {START_ATTEMPTS} attempts", self.kind);
+        connect(&self.url).await
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        let Some(server) = &self.server else { return };
-        // Killed, PostgreSQL leaves its shared memory behind.
-        if self.kind == Kind::Postgres && server.exit_status().is_none() && !thread::panicking() {
-            let mut stop = unprivileged(&tool("pg_ctl"));
-            stop.args(["stop", "--silent", "--mode", "immediate", "--pgdata"])
-                .arg(self.folder.path().join("data"));
-            let stopped = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            assert!(stopped.is_ok_and(|it| it.success()), "PostgreSQL stops");
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    is_durable: bool,
+    process: Process,
+    // After its process, which it outlives.
+    folder: TempDir,
+}
+
+impl Server {
+    /// Starts one and waits until it takes connections. Tests have nothing to lose: only one that is durable brings
+    /// what was committed to disk.
+    async fn start(kind: Kind, is_durable: bool) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // Neither server runs as root: what they run as must come in.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("an own folder");
+        prepare(kind, folder.path());
+        let process = launch(kind, folder.path(), is_durable).await;
+        Self { kind, is_durable, process, folder }
+    }
+
+    fn admin(&self) -> String {
+        self.url(admin_name(self.kind))
+    }
+
+    /// A database by its name.
+    fn url(&self, name: &str) -> String {
+        address(self.kind, self.folder.path(), name)
+    }
+
+    /// Freezes it: connections stay, and nothing is answered.
+    pub fn pause(&self) {
+        self.process.pause();
+        self.signal(&self.children(), Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(&self.children(), Signal::CONT);
+        self.process.resume();
+    }
+
+    /// PostgreSQL has a process for each connection; a thread has none.
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.process.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let numbers = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        numbers.filter_map(Pid::from_raw).collect()
+    }
+
+    fn signal(&self, children: &[Pid], signal: Signal) {
+        for child in children {
+            // One that has ended meanwhile needs no signal.
+            _ = kill_process(*child, signal);
         }
     }
+
+    /// Stops it, with all connections.
+    pub async fn stop(&self) {
+        self.ask_to_stop();
+        self.process.exit(SOON).await;
+    }
+
+    async fn kill(&mut self) {
+        let children = self.children();
+        self.process.kill().await;
+        self.signal(&children, Signal::KILL);
+    }
+
+    async fn restart(&mut self) {
+        if self.process.exit_status().is_none() {
+            self.kill().await;
+        }
+        self.process = launch(self.kind, self.folder.path(), self.is_durable).await;
+    }
+
+    fn ask_to_stop(&self) {
+        if self.kind != Kind::Postgres {
+            return self.process.term();
+        }
+        // Killed, it would leave its shared memory behind. One that has stopped already cannot be stopped.
+        let mut stop = unprivileged(&tool("pg_ctl"));
+        stop.args(["stop", "--mode", "immediate", "--pgdata"]).arg(self.folder.path().join("data"));
+        _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.kind == Kind::Postgres {
+            self.ask_to_stop();
+        }
+    }
+}
+
+/// Starts the server on its data, and waits until it takes connections.
+async fn launch(kind: Kind, folder: &Path, is_durable: bool) -> Process {
+    let admin = address(kind, folder, admin_name(kind));
+    for _ in 0..START_ATTEMPTS {
+        let process = Process::start(&format!("{kind:?}"), command(kind, folder, is_durable));
+        // The last of those that were killed may have to go first: then the new one ends by itself.
+        let is_up = wait::eventually(SOON, || async {
+            match connect(&admin).await {
+                Ok(connection) => Ok(connection.close().await.is_ok()),
+                Err(_) if process.exit_status().is_some() => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+        .await;
+        if is_up {
+            return process;
+        }
+    }
+    panic!("{kind:?} does not start in {START_ATTEMPTS} attempts");
 }
 
 async fn connect(url: &str) -> Result<AnyConnection, sqlx::Error> {
@@ -164,40 +278,72 @@ const fn admin_name(kind: Kind) -> &'static str {
     }
 }
 
+fn address(kind: Kind, folder: &Path, name: &str) -> String {
+    let folder = folder.display();
+    match kind {
+        Kind::Sqlite => format!("sqlite://{folder}/{name}"),
+        Kind::Postgres => format!("postgres://dais@localhost/{name}?host={folder}"),
+        Kind::Mysql => format!("mysql://root@localhost/{name}?socket={folder}/socket"),
+    }
+}
+
 fn prepare(kind: Kind, folder: &Path) {
     let data = folder.join("data");
-    let mut prepare = if kind == Kind::Postgres {
-        let mut initdb = unprivileged(&tool("initdb"));
-        initdb.args(["--auth", "trust", "--username", "dais", "--encoding", "UTF8", "--locale", "C"]);
-        initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
-        initdb
-    } else {
-        let mut install = Command::new(tool("mariadb-install-db"));
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        install.args(as_mysql()).arg(format!("--datadir={}", data.display()));
-        install
+    let mut prepare = match kind {
+        Kind::Postgres => {
+            let mut initdb = unprivileged(&tool("initdb"));
+            initdb.args([
+                "--auth",
+                "trust",
+                "--username",
+                "dais",
+                "--encoding",
+                "UTF8",
+                "--no-sync",
+                "--no-instructions",
+            ]);
+            initdb.args(["--locale", "C", "--pgdata"]).arg(&data);
+            initdb
+        }
+        _ => {
+            let mut install = Command::new(tool("mariadb-install-db"));
+            // Two at once would take each other's temporary tables.
+            install.env("TMPDIR", folder);
+            install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+            install.args(as_mysql()).arg(format!("--datadir={}", data.display()));
+            install
+        }
     };
-    match prepare.stdin(Stdio::null()).output() {
+    let done = prepare.stdin(Stdio::null()).output();
+    match done {
         Ok(output) if output.status.success() => {}
         Ok(output) => panic!("{prepare:?}: {}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => panic!("{prepare:?}: {error}; `deploy/setup.sh test` installs what is missing"),
     }
 }
 
-fn serve(kind: Kind, folder: &Path) -> Command {
+fn command(kind: Kind, folder: &Path, is_durable: bool) -> Command {
     let data = folder.join("data");
-    if kind == Kind::Postgres {
-        let mut postgres = unprivileged(&tool("postgres"));
-        postgres.arg("-D").arg(data).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
-        postgres.args(["-c", "max_connections=200", "-c", "dynamic_shared_memory_type=mmap"]);
-        return postgres;
+    match kind {
+        Kind::Postgres => {
+            let mut postgres = unprivileged(&tool("postgres"));
+            postgres.arg("-D").arg(data).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
+            postgres.args(["-c", "max_connections=200", "-c", "dynamic_shared_memory_type=mmap"]);
+            postgres.args(["-c", if is_durable { "fsync=on" } else { "fsync=off" }]);
+            postgres
+        }
+        _ => {
+            let mut mariadbd = Command::new(tool("mariadbd"));
+            mariadbd.env("TMPDIR", folder);
+            mariadbd.args(["--no-defaults", "--skip-networking", "--max-connections=200"]).args(as_mysql());
+            mariadbd
+                .arg(format!("--datadir={}", data.display()))
+                .arg(format!("--socket={}/socket", folder.display()));
+            mariadbd.arg(format!("--pid-file={}/pid", folder.display()));
+            mariadbd.arg(format!("--innodb-flush-log-at-trx-commit={}", u8::from(is_durable)));
+            mariadbd
+        }
     }
-    let mut mariadbd = Command::new(tool("mariadbd"));
-    mariadbd.args(["--no-defaults", "--skip-networking", "--max-connections=200"]).args(as_mysql());
-    mariadbd.arg("--innodb-flush-log-at-trx-commit=1").arg(format!("--datadir={}", data.display()));
-    mariadbd.arg(format!("--socket={}/socket", folder.display()));
-    mariadbd.arg(format!("--pid-file={}/pid", folder.display()));
-    mariadbd
 }
 
 /// MariaDB becomes another user by itself.
@@ -241,12 +387,12 @@ mod tests {
     #[tokio::test]
     async fn what_was_committed_survives_a_kill() {
         for kind in [Kind::Sqlite, Kind::Postgres, Kind::Mysql] {
-            let mut database = Database::start(kind).await;
+            let mut database = Database::durable(kind).await;
             let mut connection = database.connect().await.unwrap();
             let write = "CREATE TABLE kept (one INTEGER); INSERT INTO kept VALUES (1);";
             connection.execute(sqlx::raw_sql(write)).await.unwrap();
             database.kill().await;
-            assert_eq!(database.connect().await.is_err(), database.has_server(), "{kind:?}");
+            assert_eq!(database.connect().await.is_err(), database.server().is_some(), "{kind:?}");
             database.restart().await;
             assert_eq!(rows(&database).await, 1, "{kind:?}");
         }

@@ -2,15 +2,11 @@
 //! and 1,000 entries. `cargo bench -p ledger`, with `sqlite`, `postgres` or `mysql` as arguments for some of them only.
 //! Servers bring each transaction to disk, as they would where it counts.
 
-#[expect(dead_code, reason = "shared: each of its users needs another part")]
-#[path = "../tests/databases/mod.rs"]
-mod databases;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use databases::{Database, Kind};
+use e2e::databases::{Database, Kind};
 use key_prefix::{AppCode, RoomId, RoomKey};
 use ledger::{
     Change, Claimed, Entry, Filter, LaneBatch, LaneOutcome, Ledger, Options, Subscription, Subscriptions,

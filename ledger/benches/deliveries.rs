@@ -3,17 +3,13 @@
 //!
 //! `cargo bench -p ledger --bench deliveries`, with the names of databases after `--` for some of them only.
 
-#[expect(dead_code, reason = "shared: each of its users needs another part")]
-#[path = "../tests/databases/mod.rs"]
-mod databases;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use databases::{Database, Kind};
+use e2e::databases::{Database, Kind};
 use key_prefix::{AppCode, RoomId, RoomKey};
 use ledger::outbox::{Bell, Dispatcher, DispatcherOptions, Event, SinkOptions};
 use ledger::sink::{Secret, WebhookOptions, WebhookSink};

@@ -1,7 +1,7 @@
 //! The suite on PostgreSQL.
 
-#[expect(dead_code, reason = "shared: each of its users needs another part")]
-mod databases;
+use e2e::databases;
+
 #[path = "suite/servers.rs"]
 mod servers;
 mod suite;

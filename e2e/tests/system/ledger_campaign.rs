@@ -72,7 +72,7 @@ impl Campaign {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let journals = folder.path().join("journals");
         fs::create_dir(&journals).expect("an own folder");
-        let database = Database::start(kind).await;
+        let database = Database::durable(kind).await;
         let receiver = Receiver::start(&folder.path().join("received.jsonl"), chance.another()).await;
         let redis = ServerOptions::new(Flavor::Redis).aof(Some(Fsync::Always)).start().await;
         let sink = format!(
@@ -83,7 +83,7 @@ impl Campaign {
             options
                 .heartbeat(HEARTBEAT)
                 .grace(Duration::from_secs(5))
-                .text("ledger", "url", &database.url())
+                .text("ledger", "url", &database.url)
                 // Whoever waits for a database that is gone must not lose its lanes over it.
                 .value("ledger", "timeout_ms", 1_000)
                 .value("ledger", "batch", 500)
@@ -118,7 +118,7 @@ impl Campaign {
     /// Kills each once, at moments within about so many commands, and brings them back.
     async fn round(&mut self, commands: usize) {
         let mut victims = vec![Victim::Instance, Victim::Redis];
-        if self.database.has_server() {
+        if self.database.server().is_some() {
             victims.push(Victim::Database);
         }
         self.chance.shuffle(&mut victims);
@@ -172,7 +172,7 @@ impl Campaign {
     /// Has the independent program compare it all. Returns what it said.
     async fn check(&self) -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ledger_check"));
-        command.arg(self.database.url());
+        command.arg(&self.database.url);
         command.args(["journals", "received.jsonl"].map(|name| self.folder.path().join(name)));
         let checker = Process::start("ledger_check", command);
         let is_clean = checker.exit(PATIENCE).await.success();

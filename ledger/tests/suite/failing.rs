@@ -32,7 +32,7 @@ async fn who_waits_longer_than_the_deadline_for_a_lane_is_told_so() {
     let ledger = Ledger::open(&world.database.url, &QUICK).await.unwrap();
     let life = Life::open("room", 1);
     world.archiver.feeds(&life.entries).await;
-    let mut beside = world.database.connect().await;
+    let mut beside = world.database.connect().await.expect("a connection");
     let begin = if KIND == Kind::Sqlite { "BEGIN IMMEDIATE" } else { "BEGIN" };
     beside.execute(begin).await.unwrap();
     beside.execute("UPDATE lanes SET at_ms = at_ms + 1").await.unwrap();

@@ -276,7 +276,7 @@ async fn prune_keeps_what_a_recovery_needs() {
     world.has(&closed).await;
     world.has(&open).await;
     assert!(world.count("SELECT COUNT(*) FROM outbox").await > 0);
-    let mut beside = world.database.connect().await;
+    let mut beside = world.database.connect().await.expect("a connection");
     sqlx::Executor::execute(&mut beside, "UPDATE outbox SET state = 1, done_at = 5 WHERE sink = 'tap'")
         .await
         .unwrap();

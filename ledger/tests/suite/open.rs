@@ -23,7 +23,7 @@ async fn many_open_an_empty_database_at_once() {
 async fn a_newer_schema_is_refused() {
     let database = Database::new(KIND).await;
     Ledger::open(&database.url, &Options::default()).await.unwrap().close().await;
-    let mut beside = database.connect().await;
+    let mut beside = database.connect().await.expect("a connection");
     beside.execute("INSERT INTO ledger_schema (version) VALUES (99)").await.unwrap();
     match Ledger::open(&database.url, &Options::default()).await {
         Err(OpenError::Newer { found: 99, known: SCHEMA }) => {}

@@ -39,7 +39,7 @@ async fn a_server_that_takes_no_writes_is_unavailable() {
     let world = World::on(Database::alone(KIND).await).await;
     let life = Life::open("room", 1);
     Archiver::new(&world.ledger, 1).feeds(&life.entries).await;
-    let mut beside = world.database.connect().await;
+    let mut beside = world.database.connect().await.expect("a connection");
     let read_only = match KIND {
         Kind::Postgres => {
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \

@@ -45,7 +45,7 @@ impl World {
 
     /// One number.
     pub(crate) async fn count(&self, query: &str) -> i64 {
-        let mut beside = self.database.connect().await;
+        let mut beside = self.database.connect().await.expect("a connection");
         let row = sqlx::query(AssertSqlSafe(query)).fetch_one(&mut beside).await.expect("an answer");
         row.try_get(0).expect("a number")
     }

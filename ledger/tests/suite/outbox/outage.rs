@@ -18,7 +18,7 @@ async fn i_15_what_was_tried_while_the_ledger_was_away_is_recorded_when_it_is_ba
     let (sink, around) = (Told::hanging(), Around::new());
     let running = around.starts(around.dispatcher(&outside, POLL).serve(HOOK, sink.clone(), at_once()));
     until("all rooms are under way", SOON, || async { sink.tries() == 3 }).await;
-    let mut beside = outside.world.database.connect().await;
+    let mut beside = outside.world.database.connect().await.expect("a connection");
     match outside.world.database.server() {
         Some(server) => server.pause(),
         None => drop(beside.execute("BEGIN IMMEDIATE").await.unwrap()),
