@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use media_bridge::{Generation, MediaError, MediaKind, Router};
-use room_cell::{Command, Duty, Event, MediaFact, MediaIdentity, MicSession, Millis, Status};
+use room_cell::{Command, Duty, Event, MediaIdentity, MicSession, Millis, Status};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
