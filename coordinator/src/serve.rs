@@ -1,7 +1,7 @@
 //! `coordinator serve`: an instance from its first look at Redis to its last lease released.
 
 use fred::interfaces::ClientLike as _;
-use key_prefix::{Keys, Prefix, RoomKey};
+use key_prefix::{ChannelKind, Instance, Keys, Prefix, RoomKey};
 use ledger::Ledger;
 use media_bridge::{
     ClockMs, EmbeddedConfig, EmbeddedSfu, MediaEvent, MediaEventKind, MediaKind, MediaSignal,
@@ -24,6 +24,7 @@ use crate::node::{Fatal, Node, Parts, archiving, drain, heartbeat, outgoing, rea
 use crate::room::names::key_of;
 use crate::room::work::Work;
 use crate::socket::{lists, sessions};
+use crate::store::replicas::Replicas;
 use crate::{http, store, sync};
 
 /// Signals of the media server that may wait to be handled.
@@ -112,6 +113,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let public_url = config.instance.public_base().unwrap_or_else(|| format!("http://{address}"));
     let (me, now) = register::register(&scripts, &keys, &config, &address, &public_url).await?;
     let subscriber = store::connect_subscriber(&config.redis).await?;
+    let replicas = replicas(&config, &keys, &me).await?;
 
     let (signals, heard) = mpsc::channel(MEDIA_SIGNALS);
     let clock = Arc::new(crate::clock::RedisClock::default());
@@ -135,10 +137,11 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         media,
         ledger,
         clock,
+        replicas,
     });
     node.media.watch(&node.config, &node.ending);
     sync::listen(Arc::clone(&node), subscriber.clone()).await?;
-    tokio::spawn(heartbeat::run(Arc::clone(&node)));
+    tokio::spawn(heartbeat::run(Arc::clone(&node), subscriber.clone()));
     tokio::spawn(heartbeat::touch(Arc::clone(&node)));
     tokio::spawn(lists::digest(Arc::clone(&node)));
     tokio::spawn(sessions::expiry::watch(Arc::clone(&node)));
@@ -249,6 +252,16 @@ pub async fn agree(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+async fn replicas(config: &Config, keys: &Keys, me: &Instance) -> Result<Replicas, ServeError> {
+    let (redis, count) = (&config.redis, config.redis.wait_replicas);
+    if count == 0 {
+        return Ok(Replicas::default());
+    }
+    let channel = keys.channel(ChannelKind::Canary, me).to_string();
+    // Redis says that it is too late before the client stops listening.
+    Ok(Replicas::over(store::connect(redis).await?, channel, count, redis.command_timeout / 2))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {

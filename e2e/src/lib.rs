@@ -6,6 +6,7 @@
 //! | [`databases`] | a private PostgreSQL or MariaDB, or a file of SQLite |
 //! | [`coordinator`] | one coordinator process with a configuration of its own |
 //! | [`cluster`] | several of them on one Redis |
+//! | [`sentinels`] | a primary, two replicas and the three Sentinels that watch them |
 //! | [`proxy`] | what stands between a coordinator and its Redis, and can hold or cut it |
 //! | [`driver`] | many official Socket.IO clients, in one Node.js process |
 //! | [`browser`] | pages of a headless Chromium |
@@ -48,6 +49,7 @@ pub mod place;
 pub mod process;
 pub mod proxy;
 pub mod resp;
+pub mod sentinels;
 pub mod servers;
 pub mod token;
 pub mod vendors;

@@ -32,7 +32,7 @@ impl Flavor {
     /// Those that a coordinator accepts.
     pub const ACCEPTED: [Self; 2] = [Self::Redis, Self::Valkey];
 
-    fn binary(self) -> PathBuf {
+    pub(crate) fn binary(self) -> PathBuf {
         let name = match self {
             Self::Redis => "redis-server",
             Self::Valkey => "valkey-server",
@@ -99,8 +99,15 @@ impl ServerOptions {
 
     /// With one more argument and its value, such as `--requirepass`.
     #[must_use]
-    pub fn argument(mut self, name: &str, value: &str) -> Self {
-        self.arguments.extend([name.to_owned(), value.to_owned()]);
+    pub fn argument(self, name: &str, value: &str) -> Self {
+        self.arguments(name, [value])
+    }
+
+    /// With one more argument and its values, such as `--replicaof`.
+    #[must_use]
+    pub fn arguments<'a>(mut self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
+        self.arguments.push(name.to_owned());
+        self.arguments.extend(values.into_iter().map(str::to_owned));
         self
     }
 

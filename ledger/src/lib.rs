@@ -84,7 +84,13 @@ impl Ledger {
     ///
     /// The database cannot be used.
     pub async fn facts(&self) -> Result<BTreeMap<String, String>, LedgerError> {
-        self.put_facts(&[]).await
+        let read = async {
+            let mut tx = self.db.begin(For::Reading).await?;
+            let standing = standing_facts(&mut tx).await?;
+            tx.commit().await?;
+            Ok(standing)
+        };
+        self.db.within(read).await
     }
 
     /// Writes those facts that are not there yet, and says which stand now.
@@ -93,19 +99,18 @@ impl Ledger {
     ///
     /// The database cannot be used.
     pub async fn put_facts(&self, facts: &[(&str, &str)]) -> Result<BTreeMap<String, String>, LedgerError> {
+        let standing = self.facts().await?;
+        if facts.iter().all(|(name, _)| standing.contains_key(*name)) {
+            return Ok(standing);
+        }
         let put = async {
-            let purpose = if facts.is_empty() { For::Reading } else { For::Writing };
-            let mut tx = self.db.begin(purpose).await?;
+            let mut tx = self.db.begin(For::Writing).await?;
             let ignore = tx.dialect().or_ignore("name");
             for (name, value) in facts {
                 let sql = tx.sql(&format!("INSERT INTO facts (name, value) VALUES (?, ?){ignore}"));
                 tx.execute(sql.text(name).text(value)).await?;
             }
-            let mut standing = BTreeMap::new();
-            let sql = tx.sql("SELECT name, value FROM facts");
-            for row in tx.rows(sql).await? {
-                standing.insert(row.text(0)?, row.text(1)?);
-            }
+            let standing = standing_facts(&mut tx).await?;
             tx.commit().await?;
             Ok(standing)
         };
@@ -116,4 +121,10 @@ impl Ledger {
     pub async fn close(&self) {
         self.db.close().await;
     }
+}
+
+async fn standing_facts(tx: &mut db::Tx) -> Result<BTreeMap<String, String>, LedgerError> {
+    let sql = tx.sql("SELECT name, value FROM facts");
+    let rows = tx.rows(sql).await?;
+    rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
 }

@@ -47,6 +47,13 @@ pub(crate) async fn migrate(db: &Db, to: u64) -> Result<(), OpenError> {
 }
 
 async fn migrate_in_turn(db: &Db, to: u64) -> Result<(), OpenError> {
+    // Whoever holds the lock may be frozen: an instance that finds nothing to do does not wait for it.
+    match standing(db).await {
+        Ok(Some(found)) if found > SCHEMA => return Err(OpenError::Newer { found, known: SCHEMA }),
+        Ok(Some(found)) if found >= to => return Ok(()),
+        // There may be no schema yet; whatever else is wrong is met again.
+        Ok(_) | Err(_) => {}
+    }
     let mut tx = db.begin(For::Writing).await?;
     lock(&mut tx).await?;
     let migrated = steps(&mut tx, to).await;
@@ -55,11 +62,21 @@ async fn migrate_in_turn(db: &Db, to: u64) -> Result<(), OpenError> {
     Ok(tx.commit().await?)
 }
 
+async fn standing(db: &Db) -> Result<Option<u64>, LedgerError> {
+    let mut tx = db.begin(For::Reading).await?;
+    let found = newest(&mut tx).await?;
+    tx.commit().await?;
+    Ok(found)
+}
+
+async fn newest(tx: &mut Tx) -> Result<Option<u64>, LedgerError> {
+    let newest = tx.sql("SELECT MAX(version) FROM ledger_schema");
+    Ok(tx.row(newest).await?.map(|row| row.maybe_number(0)).transpose()?.flatten())
+}
+
 async fn steps(tx: &mut Tx, to: u64) -> Result<(), OpenError> {
     tx.raw(VERSIONS).await?;
-    let newest = tx.sql("SELECT MAX(version) FROM ledger_schema");
-    let found =
-        tx.row(newest).await?.map(|row| row.maybe_number(0)).transpose()?.flatten().unwrap_or_default();
+    let found = newest(tx).await?.unwrap_or_default();
     if found > SCHEMA {
         return Err(OpenError::Newer { found, known: SCHEMA });
     }

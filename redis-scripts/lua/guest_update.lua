@@ -28,6 +28,7 @@ keeps     I-4, I-5, I-14
 ]]
 --%include clock
 --%include instance
+--%include history
 --%include fanout
 --%include merge
 --%include ban
@@ -48,7 +49,7 @@ if not record[1] or record[1] == "rebuilding" then
   return { "missing", owner }
 end
 local guests = redis.call("HLEN", guests_key)
-if tonumber(record[3] or -1) ~= guests then
+if tonumber(record[3] or -1) ~= guests or not is_proved(room_key) then
   return { "damaged", owner }
 end
 if record[1] ~= "active" then

@@ -13,13 +13,14 @@ arg  5    ms       incarnation_life
 arg  6    text     bases            of owner, fence, room, settings, guests, peers, presence, cell, watchers, rooms and inbox keys, separated by line feeds
 arg  7    count    fields           number of record fields and values
 arg  8    count    owned            number of rooms that follow
-arg  9..  text     rest             record: field, value, …; owned rooms: route, token, check (1: compare sizes, heal the index); watched rooms: route
+arg  9..  text     rest             record: field, value, …; owned rooms: route, token, check (1: compare sizes and history, heal the index); watched rooms: route
 derives   every key of a room from its base and the route
 returns   {"ok", now_ms, owned, watched} | {"superseded", incarnation}
 keeps     I-1, I-6
 ]]
 --%include clock
 --%include instance
+--%include history
 --%include token
 --%include lookup
 --%include room
@@ -44,8 +45,9 @@ redis.call("HEXISTS", record_key, "gone")
 redis.call("SCARD", instance_rooms_key)
 redis.call("SCARD", instance_watches_key)
 
--- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged), sv, cv, entries in its inbox. All of
+-- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged or not proved), sv, cv, entries in its inbox. All of
 -- it is read before anything is written, and a key of another type counts as lost: it costs its room, not the others.
+local history = history_now()
 local owned, held_rooms = {}, {}
 local at = 9 + fields_n
 for _ = 1, owned_n do
@@ -58,8 +60,8 @@ for _ = 1, owned_n do
   elseif held ~= me .. " " .. token then
     state = 2
   else
-    local found = redis.pcall("HMGET", room_base .. route, "sv", "cv")
-    if failed(found) or not found[1] or not found[2] then
+    local found = redis.pcall("HMGET", room_base .. route, "sv", "cv", "history")
+    if failed(found) or not found[1] or not found[2] or (check and found[3] ~= history) then
       state = 3
     else
       versions = found

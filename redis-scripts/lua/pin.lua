@@ -36,11 +36,12 @@ arg  16   u64      cv               cell version before the first command
 arg  17   json     entry            the settings it begins with, for the ledger; empty: no entry
 arg  18.. text     rest             status; ms when something falls due first, or empty; number of settings; settings: field, JSON, …; changes as the include cell takes them; commands as the include commands does
 derives   the owner's record, answers' keys and reply channels from their bases
-returns   {"owned", token, previous, made, whole, now_ms, watchers, inbox, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"closed"} | {"late"} | {"full", entries}
+returns   {"owned", token, previous, made, whole, proved, now_ms, watchers, inbox, room} | {"other", owner, token, url} | {"superseded", incarnation} | {"absent"} | {"closed"} | {"late"} | {"full", entries}
 keeps     I-1, I-2, I-6, I-14
 ]]
 --%include clock
 --%include instance
+--%include history
 --%include token
 --%include room
 --%include life
@@ -117,6 +118,7 @@ redis.call("ZSCORE", due_key, route)
 local watchers = redis.call("SCARD", watchers_key)
 local waiting = redis.call("XLEN", inbox_key)
 local is_whole = not exists or whole(room_key, sizes(settings_key, guests_key, peers_key, presence_key, cell_key))
+local proved = not exists or is_proved(room_key)
 redis.call("HGET", room_key, "cv")
 local birth = nil
 if not exists then
@@ -165,7 +167,7 @@ if birth then
     reply_base = reply_base,
   })
   local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, birth.change)
-  redis.call("HSET", room_key, "status", first_status, "created_at", now, "sv", first_sv, "cv", digits(version), "batch", "",
+  redis.call("HSET", room_key, "history", history_now(), "status", first_status, "created_at", now, "sv", first_sv, "cv", digits(version), "batch", "",
     "committed_at", now, "settings_n", settings_n, "guests_n", 0, "cell_n", cell_n, "peers_n", peers_n,
     "users_n", users_n)
   if first_due ~= "" then
@@ -174,5 +176,5 @@ if birth then
     redis.call("ZREM", due_key, route)
   end
 end
-return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, now, watchers, waiting,
+return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, proved and 1 or 0, now, watchers, waiting,
   load_room(room_key, settings_key, guests_key, peers_key, presence_key, cell_key) }

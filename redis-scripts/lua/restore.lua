@@ -32,6 +32,7 @@ keeps     I-1, I-3, I-6, I-14
 ]]
 --%include clock
 --%include instance
+--%include history
 --%include chunks
 --%include cell
 --%include lane
@@ -71,7 +72,7 @@ for _ = 1, guests_n do
   at = at + 2
 end
 local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, (take_changes(ARGV, at)))
-redis.call("HSET", room_key, "status", status, "created_at", created_at, "token", token, "sv", sv, "cv", cv, "batch", batch,
+redis.call("HSET", room_key, "history", history_now(), "status", status, "created_at", created_at, "token", token, "sv", sv, "cv", cv, "batch", batch,
   "committed_at", now, "settings_n", settings_n, "guests_n", guests_n, "cell_n", cell_n, "peers_n", peers_n,
   "users_n", users_n)
 append_to_lane(lane_key, {

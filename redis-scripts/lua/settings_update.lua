@@ -24,6 +24,7 @@ keeps     I-4, I-5, I-14
 ]]
 --%include clock
 --%include instance
+--%include history
 --%include fanout
 --%include merge
 --%include ban
@@ -42,7 +43,7 @@ local record = redis.call("HMGET", room_key, "status", "sv", "settings_n", "toke
 if not record[1] or record[1] == "rebuilding" then
   return { "missing", owner }
 end
-if tonumber(record[3] or -1) ~= redis.call("HLEN", settings_key) then
+if tonumber(record[3] or -1) ~= redis.call("HLEN", settings_key) or not is_proved(room_key) then
   return { "damaged", owner }
 end
 if record[1] ~= "active" then

@@ -88,7 +88,7 @@ pub enum OwnedReport {
     Unowned,
     /// The owner key names another holder or token.
     Taken,
-    /// Renewed, but other keys of the room are lost.
+    /// Renewed, but other keys of the room are lost, or the last of what was acknowledged may be.
     Damaged,
 }
 

@@ -67,6 +67,9 @@ pub enum Pinned {
         made: bool,
         /// Whether the room's keys are as its record says; if not, something was lost.
         whole: bool,
+        /// Whether it was written, or proved, in the history of its data that Redis tells now; if not, the
+        /// last of what was acknowledged may be lost.
+        proved: bool,
         /// Redis's time.
         now: RedisMillis,
         /// Number of watching instances.
@@ -156,11 +159,23 @@ impl Scripts {
         self.read(&PIN, call, |code, reply| match code {
             "owned" => {
                 let (token, previous) = (reply.token()?, reply.token()?);
-                let (made, whole, now) = (reply.flag()?, reply.flag()?, reply.millis()?);
+                let (made, whole, proved, now) =
+                    (reply.flag()?, reply.flag()?, reply.flag()?, reply.millis()?);
                 let (watchers, inbox) = (reply.count()?, reply.count()?);
                 let state = Box::new(RoomState::read(reply)?);
                 let committed_at = state.committed_at;
-                Ok(Pinned::Owned { token, previous, made, whole, now, watchers, inbox, committed_at, state })
+                Ok(Pinned::Owned {
+                    token,
+                    previous,
+                    made,
+                    whole,
+                    proved,
+                    now,
+                    watchers,
+                    inbox,
+                    committed_at,
+                    state,
+                })
             }
             "other" => Ok(Pinned::Other { owner: reply.text()?, token: reply.token()?, url: reply.text()? }),
             "absent" => Ok(Pinned::Absent),

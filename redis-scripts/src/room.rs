@@ -109,6 +109,8 @@ pub enum Released {
 pub struct Standing {
     /// Whether its keys are as its record says.
     pub whole: bool,
+    /// Whether it was written, or proved, in the history of its data that Redis tells now.
+    pub proved: bool,
     /// Redis's time.
     pub now: RedisMillis,
     /// `name/incarnation`; empty if nobody owns it.
@@ -324,6 +326,7 @@ fn read_standing(code: &str, reply: &mut Reply) -> Result<Read, MalformedReply> 
     match code {
         "ok" => Ok(Read::Ok(Standing {
             whole: reply.flag()?,
+            proved: reply.flag()?,
             now: reply.millis()?,
             owner: reply.text()?,
             token: reply.token()?,

@@ -77,7 +77,7 @@ pub enum Updated {
         /// `name/incarnation` of the owner, empty if there is none.
         owner: String,
     },
-    /// The record is there, but settings or guest states were lost.
+    /// The record is there, but settings or guest states were lost, or the last of them may have been.
     Damaged {
         /// `name/incarnation` of the owner, empty if there is none.
         owner: String,

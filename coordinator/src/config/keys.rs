@@ -99,6 +99,11 @@ pub(super) const REDIS: &[Key] = &[
         "Longest wait for one command, 10 to 60000 ms, at most (self_fence - heartbeat) / 2. Default: 1000 or that bound, the smaller.",
     ),
     key(
+        "wait_replicas",
+        Default("0"),
+        "Nothing is acknowledged before so many replicas have it, 0 to 16. Who waits longer than command_timeout_ms is told to come again.",
+    ),
+    key(
         "unready_after_ms",
         Default("3000"),
         "Readiness turns red when Redis has been out of reach for so long, 100 to 600000 ms.",

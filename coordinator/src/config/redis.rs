@@ -19,6 +19,8 @@ pub struct Redis {
     pub key_prefix: String,
     /// Longest wait for one command.
     pub command_timeout: Duration,
+    /// What is acknowledged is on so many replicas first; 0: on none.
+    pub wait_replicas: u32,
     /// Readiness turns red when Redis has been out of reach for so long.
     pub unready_after: Duration,
 }
@@ -226,6 +228,7 @@ pub(super) fn read(section: &Section<'_>, dev: bool, lease: &Lease) -> Option<Re
         url: url?,
         key_prefix: key_prefix?,
         command_timeout: command_timeout.unwrap_or(bound.min(Duration::from_secs(1))),
+        wait_replicas: section.integer("wait_replicas", 0..=16, "").unwrap_or_default(),
         unready_after: section.millis("unready_after_ms", 100..=600_000).unwrap_or(Duration::from_secs(3)),
     })
 }

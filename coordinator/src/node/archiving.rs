@@ -1,5 +1,6 @@
 //! The archiver inside an instance that has the role.
 
+use key_prefix::LANES;
 use ledger::archiver::{Archiver, Event, Pace};
 use redis_scripts::RedisMillis;
 use std::sync::Arc;
@@ -76,7 +77,14 @@ fn note(node: &Node, event: Event) {
     let metrics = &node.metrics;
     let count = |what, by: u64| metrics.archived.with_label_values(&[what]).inc_by(by);
     match event {
-        Event::Holding { lanes } => metrics.lanes_held.set(i64::try_from(lanes).unwrap_or(i64::MAX)),
+        Event::Holding { lanes } => {
+            metrics.lanes_held.set(i64::try_from(lanes.len()).unwrap_or(i64::MAX));
+            // What others hold is for them to say; one that was never said is not there.
+            for other in (0..LANES).filter(|lane| !lanes.contains(lane)).map(|lane| lane.to_string()) {
+                _ = metrics.lane_length.remove_label_values(&[&other]);
+                _ = metrics.lane_lag_seconds.remove_label_values(&[&other]);
+            }
+        }
         Event::Length { lane, entries, lag } => {
             let lane = lane.to_string();
             let entries = i64::try_from(entries).unwrap_or(i64::MAX);

@@ -15,6 +15,7 @@ pub struct Canary {
 struct Flight {
     sent: Option<(u64, Moment)>,
     returned: Option<Moment>,
+    first: Option<Moment>,
     number: u64,
 }
 
@@ -24,6 +25,7 @@ impl Canary {
         let mut flight = self.lock();
         flight.number += 1;
         flight.sent = Some((flight.number, now));
+        flight.first.get_or_insert(now);
         flight.number
     }
 
@@ -42,6 +44,13 @@ impl Canary {
         self.lock().returned.is_some_and(|sent| now.since(sent) <= age)
     }
 
+    /// Whether none came back for so long, though some were sent.
+    pub fn is_missed(&self, now: Moment, age: Duration) -> bool {
+        let flight = self.lock();
+        let heard = flight.returned.or(flight.first);
+        heard.is_some_and(|at| now.since(at) > age)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Flight> {
         self.flight.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -56,7 +65,7 @@ mod tests {
         let canary = Canary::default();
         let at = |ms| Moment::from_parts(ms, ms);
         let age = Duration::from_secs(1);
-        assert!(!canary.is_fresh(at(0), age), "none was sent");
+        assert!(!canary.is_fresh(at(0), age) && !canary.is_missed(at(9_000), age), "none was sent");
         let first = canary.next(at(0));
         assert!(!canary.is_fresh(at(1), age), "it is still out");
         canary.returned(first);
@@ -65,5 +74,6 @@ mod tests {
         canary.next(at(2_000));
         canary.returned(first);
         assert!(!canary.is_fresh(at(2_001), age), "an earlier one proves nothing new");
+        assert!(canary.is_missed(at(2_001), age) && !canary.is_missed(at(1_000), age));
     }
 }

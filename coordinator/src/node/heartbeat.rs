@@ -1,6 +1,7 @@
 //! The heartbeat: renews the instance and every lease, and repairs what was missed since the last one.
 
-use fred::interfaces::PubsubInterface as _;
+use fred::clients::SubscriberClient;
+use fred::interfaces::{ClientLike as _, PubsubInterface as _};
 use key_prefix::{ChannelKind, RoomKey};
 use redis_scripts::{Beat, Heartbeat, HeldRoom, OwnedReport, ScriptError, Touch};
 use std::collections::{HashMap, HashSet};
@@ -21,6 +22,8 @@ const CHUNK: usize = 500;
 const CHECKED: usize = 1_000;
 /// An actor that has not come round for so many lives of an owner key hangs: its lease is not renewed.
 const HUNG_TTLS: u32 = 2;
+/// Heartbeats after which a canary that did not come back is missed.
+const FOLLOWED: u32 = 2;
 /// Users in one `touch` call.
 const TOUCHED: usize = 2_000;
 
@@ -32,7 +35,7 @@ struct Held {
 }
 
 /// Beats until the instance ends.
-pub async fn run(node: Arc<Node>) {
+pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
     let lease = &node.config.lease;
     let mut every = tokio::time::interval(lease.heartbeat);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -64,7 +67,19 @@ pub async fn run(node: Arc<Node>) {
             }
         }
         turn += 1;
+        follow(&node, &subscriber).await;
         node.metrics.ready.set(i64::from(node.readiness().is_ok()));
+    }
+}
+
+/// A subscription may stand at a server that is not the primary any more, and hear nothing: it is made anew.
+async fn follow(node: &Node, subscriber: &SubscriberClient) {
+    let patience = FOLLOWED * node.config.lease.heartbeat;
+    if node.config.redis.url.is_sentinel() && node.canary.is_missed(Moment::now(), patience) {
+        tracing::warn!("what this instance publishes does not come back: it subscribes anew");
+        if let Err(error) = subscriber.force_reconnection().await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the subscription is not made anew");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use key_prefix::{Instance, Keys};
 use ledger::outbox::Bell;
 use ledger::{Ledger, Subscriptions};
 use media_bridge::{EmbeddedSfu, MediaKind};
-use redis_scripts::Scripts;
+use redis_scripts::{ScriptError, Scripts};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -37,6 +37,7 @@ use crate::room::replies::Replies;
 use crate::socket::sessions::Sessions;
 use crate::socket::sessions::notices::Notices;
 use crate::socket::watch::Watches;
+use crate::store::replicas::Replicas;
 use crate::vendor_clock::VendorClocks;
 
 /// What a room needs to talk to Redis.
@@ -58,6 +59,8 @@ pub struct Store {
     pub lane_limit: u64,
     /// Everything is, while it has so many.
     pub lane_last_limit: u64,
+    /// What must have it before anything is acknowledged.
+    pub replicas: Replicas,
     /// Every metric.
     pub metrics: Metrics,
 }
@@ -69,6 +72,11 @@ impl Store {
         let answer = call.await;
         self.metrics.script_took(script, Moment::now().since(sent));
         answer
+    }
+
+    /// Waits until what Redis has executed may be acknowledged.
+    pub async fn replicated(&self) -> Result<(), ScriptError> {
+        self.replicas.have_it().await
     }
 }
 
@@ -177,6 +185,8 @@ pub struct Parts {
     pub ledger: Ledger,
     /// Redis's clock.
     pub clock: Arc<RedisClock>,
+    /// What must have everything before it is acknowledged.
+    pub replicas: Replicas,
 }
 
 /// A room that nobody owns is kept so long.
@@ -185,8 +195,20 @@ const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Node {
     /// An instance that has registered, and holds nothing yet.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { config, scripts, keys, me, public_url, address, metrics, embedded, media, ledger, clock } =
-            parts;
+        let Parts {
+            config,
+            scripts,
+            keys,
+            me,
+            public_url,
+            address,
+            metrics,
+            embedded,
+            media,
+            ledger,
+            clock,
+            replicas,
+        } = parts;
         let store = Store {
             scripts,
             keys,
@@ -196,6 +218,7 @@ impl Node {
             room_life: ROOM_LIFE,
             lane_limit: config.ledger.lane_limit,
             lane_last_limit: config.ledger.lane_last_limit,
+            replicas,
             metrics: metrics.clone(),
         };
         Arc::new(Self {

@@ -18,7 +18,7 @@ pub use super::answer::Done;
 use super::names::{RoomNames, json_string};
 use super::owned::RemoteRoom;
 use super::snapshot::Remote;
-use super::work::{GuestChange, Ordered, Refusal, SettingsChange, Work, not_in_room};
+use super::work::{GuestChange, Ordered, Refusal, Reply, SettingsChange, Work, not_in_room};
 use crate::config::App;
 use crate::error::{ApiError, ErrorCode};
 use crate::node::Node;
@@ -98,6 +98,7 @@ pub async fn execute(node: &Arc<Node>, app: &Arc<App>, request: Request) -> Resu
             return Err(not_in_room(room.room()));
         }
         if let Some(done) = elsewhere(node, app, &room, &order, idempotency.as_ref()).await? {
+            node.store.replicated().await?;
             return Ok(done);
         }
     }
@@ -171,13 +172,16 @@ async fn elsewhere(
 
 /// Has a room that Redis lacks made anew of what the ledger has; `false`: it has none, or a closed one.
 pub async fn recover(node: &Arc<Node>, room: &RoomKey) -> Result<bool, ApiError> {
-    let Some(app) = node.app(room.app()) else { return Ok(false) };
     match node.books.ask(node.books.ledger.head(room)).await {
-        None => return Err(ApiError::store_unavailable()),
-        Some(None) => return Ok(false),
-        Some(Some(head)) if head.status == "closed" => return Ok(false),
-        Some(Some(_)) => {}
+        None => Err(ApiError::store_unavailable()),
+        Some(Some(head)) if head.status != "closed" => load(node, room).await,
+        Some(_) => Ok(false),
     }
+}
+
+/// Has a room that nobody has brought into memory; `false`: its app is not served here.
+async fn load(node: &Arc<Node>, room: &RoomKey) -> Result<bool, ApiError> {
+    let Some(app) = node.app(room.app()) else { return Ok(false) };
     match node.rooms.enter(node, &app, room).ask(Work::Recover).await {
         // Another instance has it by now, or this one had it a moment ago: either way it is there again.
         Ok(()) | Err(Refusal::Gone) => Ok(true),
@@ -267,21 +271,7 @@ pub async fn update_settings(
     room: &RoomKey,
     change: SettingsChange,
 ) -> Result<SettingsVersion, ApiError> {
-    if let Some(handle) = node.rooms.find(room) {
-        let work = Box::new(change.clone());
-        match handle.ask(|reply| Work::Settings(work, reply)).await {
-            Ok(sv) => return Ok(sv),
-            Err(Refusal::Api(error)) => return Err(error),
-            Err(Refusal::Gone) => {}
-        }
-    }
-    let store = &node.store;
-    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
-    let mut updated = remote.update_settings(store, &change).await?;
-    if is_nobodys(&updated) && recover(node, room).await? {
-        updated = remote.update_settings(store, &change).await?;
-    }
-    refusal_of(updated).map(|(sv, _)| sv)
+    update(node, room, Change::Settings(change)).await
 }
 
 /// Merges a patch into a guest's state, wherever the room runs.
@@ -290,21 +280,49 @@ pub async fn update_guest(
     room: &RoomKey,
     change: GuestChange,
 ) -> Result<SettingsVersion, ApiError> {
-    if let Some(handle) = node.rooms.find(room) {
-        let work = Box::new(change.clone());
-        match handle.ask(|reply| Work::Guest(work, reply)).await {
-            Ok(sv) => return Ok(sv),
-            Err(Refusal::Api(error)) => return Err(error),
-            Err(Refusal::Gone) => {}
+    update(node, room, Change::Guest(change)).await
+}
+
+/// What anybody may change of a room.
+enum Change {
+    Settings(SettingsChange),
+    Guest(GuestChange),
+}
+
+impl Change {
+    fn work(&self, reply: Reply<SettingsVersion>) -> Work {
+        match self {
+            Self::Settings(change) => Work::Settings(Box::new(change.clone()), reply),
+            Self::Guest(change) => Work::Guest(Box::new(change.clone()), reply),
         }
     }
-    let store = &node.store;
-    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &store.keys)));
-    let mut updated = remote.update_guest(store, &change).await?;
-    if is_nobodys(&updated) && recover(node, room).await? {
-        updated = remote.update_guest(store, &change).await?;
+}
+
+/// By the room's owner if that is here, else past it; once more if the room had to be brought back first.
+async fn update(node: &Arc<Node>, room: &RoomKey, change: Change) -> Result<SettingsVersion, ApiError> {
+    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &node.store.keys)));
+    let mut is_brought_back = false;
+    loop {
+        if let Some(handle) = node.rooms.find(room) {
+            match handle.ask(|reply| change.work(reply)).await {
+                Ok(sv) => return Ok(sv),
+                Err(Refusal::Api(error)) => return Err(error),
+                Err(Refusal::Gone) => {}
+            }
+        }
+        let updated = match &change {
+            Change::Settings(change) => remote.update_settings(&node.store, change).await?,
+            Change::Guest(change) => remote.update_guest(&node.store, change).await?,
+        };
+        if is_brought_back || !is_nobodys(&updated) {
+            return refusal_of(updated).map(|(sv, _)| sv);
+        }
+        let is_there = matches!(updated, Updated::Damaged { .. });
+        is_brought_back = if is_there { load(node, room).await? } else { recover(node, room).await? };
+        if !is_brought_back {
+            return refusal_of(updated).map(|(sv, _)| sv);
+        }
     }
-    refusal_of(updated).map(|(sv, _)| sv)
 }
 
 /// Whether Redis lacks the room, or part of it, and nobody has it in memory.
@@ -369,6 +387,7 @@ pub async fn report(
     }
     match reported {
         redis_scripts::Reported::Ok { appended, owner } => {
+            store.replicated().await?;
             if appended > 0 && (owner.is_empty() || owner == store.me.as_str()) {
                 adopt(node, app, room);
             }

@@ -114,10 +114,14 @@ impl OwnedRoom {
         store.metrics.commit_commands.observe(commands.len() as f64);
         match answer {
             Committed::Ok { .. } => {
+                store.replicated().await?;
                 self.cell = batch.cell.clone();
                 Ok(())
             }
-            Committed::Again { repeats } => Err(CommitError::Again(repeats)),
+            Committed::Again { repeats } => {
+                store.replicated().await?;
+                Err(CommitError::Again(repeats))
+            }
             Committed::Lost { .. } => Err(CommitError::Lost),
             Committed::Superseded { .. } => Err(CommitError::Superseded),
             Committed::Missing | Committed::Behind { .. } => Err(CommitError::Damaged),
@@ -319,7 +323,7 @@ async fn update_settings(
         message: &message,
         lane_limit: store.lane_limit,
     };
-    store.timed("settings_update", store.scripts.settings_update(&store.keys, with)).await
+    made(store, store.timed("settings_update", store.scripts.settings_update(&store.keys, with)).await?).await
 }
 
 async fn update_guest(
@@ -348,7 +352,15 @@ async fn update_guest(
         message: &message,
         lane_limit: store.lane_limit,
     };
-    store.timed("guest_update", store.scripts.guest_update(&store.keys, with)).await
+    made(store, store.timed("guest_update", store.scripts.guest_update(&store.keys, with)).await?).await
+}
+
+/// What was made is said to be when it may be.
+async fn made(store: &Store, updated: Updated) -> Result<Updated, ScriptError> {
+    if matches!(updated, Updated::Ok { .. }) {
+        store.replicated().await?;
+    }
+    Ok(updated)
 }
 
 /// The lease that a `pin` sent at `sent` won; `None` if it did not win.

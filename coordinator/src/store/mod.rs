@@ -2,12 +2,14 @@
 
 pub mod index;
 pub mod proof;
+pub mod replicas;
+mod sentinels;
 
 use fred::clients::SubscriberClient;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::EventInterface as _;
 use fred::prelude::{Builder, Client, ClientLike, Config as RedisConfig, ReconnectPolicy, TcpConfig};
-use fred::types::config::UnresponsiveConfig;
+use fred::types::config::{ReconnectError, UnresponsiveConfig};
 use std::time::Duration;
 
 use crate::config::Redis;
@@ -49,6 +51,21 @@ pub enum StoreError {
 fn builder(redis: &Redis) -> Result<Builder, StoreError> {
     let config = RedisConfig::from_url(redis.url.expose()).map_err(StoreError::Url)?;
     let mut builder = Builder::from_config(config);
+    with_timeouts(&mut builder, redis);
+    Ok(builder)
+}
+
+/// Errors of a server that is not the one to talk to: who is, is asked again.
+fn elsewhere(redis: &Redis) -> Vec<ReconnectError> {
+    let mut errors = vec![ReconnectError::Loading, ReconnectError::ReadOnly];
+    if redis.url.is_sentinel() {
+        // A primary that its replicas and Sentinels cannot reach may have been replaced; it does not know.
+        errors.extend([ReconnectError::MasterDown, ReconnectError::NoReplicas]);
+    }
+    errors
+}
+
+fn with_timeouts(builder: &mut Builder, redis: &Redis) {
     let timeout = redis.command_timeout;
     builder
         .with_connection_config(|connection| {
@@ -56,6 +73,7 @@ fn builder(redis: &Redis) -> Result<Builder, StoreError> {
             connection.internal_command_timeout = timeout.max(Duration::from_millis(250));
             // A script is never repeated behind our back: whether it ran is for its caller to find out.
             connection.max_command_attempts = 1;
+            connection.reconnect_errors = elsewhere(redis);
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
             connection.unresponsive = UnresponsiveConfig {
                 max_timeout: Some(timeout * 2),
@@ -67,7 +85,6 @@ fn builder(redis: &Redis) -> Result<Builder, StoreError> {
             performance.broadcast_channel_capacity = SUBSCRIBER_BACKLOG;
         })
         .set_policy(ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2));
-    Ok(builder)
 }
 
 /// Connects for commands. Returns once the first connection stands; later losses are mended by itself.
@@ -134,7 +151,12 @@ pub async fn connect_subscriber(redis: &Redis) -> Result<SubscriberClient, Store
 /// Connects and proves the server fit; `dev` relaxes the append-only file.
 pub async fn prove(redis: &Redis, dev: bool) -> Result<(Client, proof::Server), StoreError> {
     let (client, info) = patiently(|| ask(redis)).await?;
-    match proof::prove(&info, dev, redis.url.is_sentinel()) {
+    let by_sentinels = redis.url.is_sentinel();
+    let mut proved = proof::prove(&info, dev, by_sentinels);
+    if by_sentinels && proved.is_ok() {
+        proved = sentinels::prove(redis, &client).await.map_or(proved, |unfit| Err(vec![unfit]));
+    }
+    match proved {
         Ok(server) => Ok((client, server)),
         Err(problems) => Err(StoreError::Unfit { url: redis.url.to_string(), problems }),
     }

@@ -43,6 +43,18 @@ pub enum Unfit {
     NoAppendOnlyFile,
     /// A Sentinel may name another master while it still takes writes.
     NoMinReplicas,
+    /// It takes writes for as long as its Sentinels wait before they name another, or longer.
+    LagTooLong {
+        /// `min-replicas-max-lag`, in milliseconds.
+        max_lag_ms: u64,
+        /// `down-after-milliseconds`.
+        down_after_ms: u64,
+    },
+    /// It, or its Sentinels, do not tell how long they wait.
+    LagUnknown {
+        /// What they said.
+        why: String,
+    },
 }
 
 impl fmt::Display for Unfit {
@@ -76,6 +88,16 @@ impl fmt::Display for Unfit {
                      `down-after-milliseconds`"
                 )
             }
+            Self::LagTooLong { max_lag_ms, down_after_ms } => write!(
+                f,
+                "cut off from its replicas it takes writes for `min-replicas-max-lag` = {max_lag_ms} ms, and its Sentinels \
+                 name another after `down-after-milliseconds` = {down_after_ms}: make the first less than the second"
+            ),
+            Self::LagUnknown { why } => write!(
+                f,
+                "whether it stops taking writes before its Sentinels name another cannot be told ({why}): allow \
+                 `CONFIG GET` to the user of redis.url, and `SENTINEL MASTER` to that of the Sentinels"
+            ),
         }
     }
 }

@@ -42,6 +42,7 @@ mod publisher;
 mod reconnects;
 mod run;
 mod seats;
+mod sentinels;
 mod sound_survives;
 mod stage;
 mod stored;

@@ -7,10 +7,10 @@ use crate::Archived;
 /// Something that happened, for metrics and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// So many lanes are held.
+    /// These lanes are held, and no others.
     Holding {
-        /// How many.
-        lanes: usize,
+        /// Which.
+        lanes: Vec<u16>,
     },
     /// A lane's lease is another's.
     Lost {

@@ -87,7 +87,7 @@ impl Work {
             self.shed(answer.share, now);
         }
         self.release(now).await;
-        self.archiver.events.on(Event::Holding { lanes: self.lanes.len() });
+        self.archiver.events.on(Event::Holding { lanes: self.lanes.keys().copied().collect() });
     }
 
     /// Forgets lanes whose leases are others'.

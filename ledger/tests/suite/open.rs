@@ -20,6 +20,21 @@ async fn many_open_an_empty_database_at_once() {
 }
 
 #[tokio::test]
+async fn what_is_up_to_date_is_opened_while_somebody_else_holds_the_lock_on_writing() {
+    let database = Database::new(KIND).await;
+    let ledger = Ledger::open(&database.url, &QUICK).await.unwrap();
+    let facts = [("lanes", "64")];
+    ledger.put_facts(&facts).await.unwrap();
+    ledger.close().await;
+    let mut frozen = database.connect().await.expect("a connection");
+    let begin = if KIND == crate::databases::Kind::Sqlite { "BEGIN IMMEDIATE" } else { "BEGIN" };
+    frozen.execute(begin).await.unwrap();
+    frozen.execute("UPDATE facts SET value = '64' WHERE name = 'lanes'").await.unwrap();
+    let ledger = Ledger::open(&database.url, &QUICK).await.unwrap();
+    assert_eq!(ledger.put_facts(&facts).await.unwrap()["lanes"], "64");
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_refused() {
     let database = Database::new(KIND).await;
     Ledger::open(&database.url, &Options::default()).await.unwrap().close().await;

@@ -1,7 +1,9 @@
 //! `heartbeat`: what is renewed, what it finds lost, what it heals.
 
 use key_prefix::{Instance, RoomKey};
-use redis_scripts::{Beat, CellVersion, Heartbeat, HeldRoom, OwnedReport, SettingsVersion, WatchedReport};
+use redis_scripts::{
+    Beat, CellVersion, Heartbeat, HeldRoom, OwnedReport, Pinned, SettingsVersion, WatchedReport,
+};
 
 use crate::world::{OWNER_TTL, World, other_than, room, token_of};
 
@@ -62,6 +64,16 @@ on_both! {
         assert!(!world.exists(&world.names.owner).await, "a missing key is never mine");
         let token = world.own(&b).await;
         assert_eq!(reports(world, &b, &world.held(token, false), &[]).await.0, [held(1, 1)]);
+    }
+
+    async fn i_5_rooms_are_proved_anew_where_another_history_is_told(world: &World) {
+        let me = world.register("a").await;
+        let token = world.own(&me).await;
+        world.begin_another_history().await;
+        assert_eq!(reports(world, &me, &world.held(token, false), &[]).await.0, [held(1, 1)], "not its turn");
+        assert_eq!(reports(world, &me, &world.held(token, true), &[]).await.0, [OwnedReport::Damaged]);
+        assert!(matches!(world.pin(&me).await, Pinned::Owned { whole: true, proved: false, .. }));
+        assert!(!world.standing().await.proved, "a pin proves nothing");
     }
 
     async fn i_6_lost_keys_are_found_by_their_sizes(world: &World) {

@@ -25,8 +25,8 @@ on_both! {
     async fn rule_1_an_unowned_room_is_made_and_taken(world: &World) {
         let me = world.register("a").await;
         let pinned = world.pin_seated(&me).await.unwrap();
-        let Pinned::Owned { token, previous, made, whole, now, watchers, inbox, committed_at, state } = pinned else { panic!("{pinned:?}") };
-        assert!(made && whole);
+        let Pinned::Owned { token, previous, made, whole, proved, now, watchers, inbox, committed_at, state } = pinned else { panic!("{pinned:?}") };
+        assert!(made && whole && proved);
         assert_eq!((previous, watchers, inbox, committed_at), (FenceToken::default(), 0, 0, now));
         assert_eq!(token.as_u64(), now.as_u64());
         assert_eq!(state.status, "active");

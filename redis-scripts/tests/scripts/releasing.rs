@@ -126,8 +126,10 @@ on_both! {
         for lost in [&world.names.room, &world.names.rooms, &world.names.settings] {
             world.redis(&["DEL", &lost.to_string()]).await;
         }
+        world.begin_another_history().await;
         assert!(matches!(restore(world, &me, token, None).await, Restored::Ok { .. }));
         let standing = world.standing().await;
+        assert!(standing.proved);
         assert!(standing.whole);
         let state = &standing.state;
         assert_eq!((state.sv.as_u64(), state.cv.as_u64(), state.created_at.as_u64()), (1_000_005, 1_000_009, 77));

@@ -77,6 +77,22 @@ on_both! {
         assert_eq!(standing.state.sv, SettingsVersion::new(3));
     }
 
+    async fn i_5_nothing_is_added_to_what_a_failover_may_have_cut_off(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        update_guest(world, &b, "ann", false, "{}").await;
+        assert!(world.standing().await.proved);
+        world.begin_another_history().await;
+        assert!(!world.standing().await.proved);
+        let before = world.keyspace().await;
+        for me in [&a, &b] {
+            let damaged = Updated::Damaged { owner: a.to_string() };
+            assert_eq!(update(world, me, &[("custom", "1")]).await, damaged);
+            assert_eq!(update_guest(world, me, "ann", false, r#"{"x":1}"#).await, damaged);
+        }
+        assert_eq!(world.keyspace().await, before);
+    }
+
     async fn every_refusal_of_settings_leaves_everything_as_it_was(world: &World) {
         let (a, b) = (world.register("a").await, world.register("b").await);
         let owner = a.to_string();

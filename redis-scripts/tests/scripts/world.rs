@@ -259,6 +259,12 @@ impl World {
         token_of(&self.pin(me).await)
     }
 
+    /// As after a failover: what this server tells is another history of its data.
+    pub(crate) async fn begin_another_history(&self) {
+        self.redis(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        self.redis(&["REPLICAOF", "NO", "ONE"]).await;
+    }
+
     pub(crate) async fn standing(&self) -> Standing {
         match self.scripts.read_room(&self.keys, &self.room).await.expect("an answer") {
             Read::Ok(standing) => standing,

@@ -175,6 +175,10 @@ impl Actor {
             open_only,
             deadline: somebody_waits.then(|| RedisMillis::new(deadline)),
         };
-        Ok(store.timed("pin", store.scripts.pin(&store.keys, with)).await?)
+        let pinned = store.timed("pin", store.scripts.pin(&store.keys, with)).await?;
+        if matches!(pinned, Pinned::Owned { made: true, .. }) {
+            store.replicated().await?;
+        }
+        Ok(pinned)
     }
 }

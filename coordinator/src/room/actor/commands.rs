@@ -76,7 +76,12 @@ impl Actor {
     /// Answers a step by what is remembered of its id.
     pub(super) fn recall(&self, step: Step) -> Step {
         let Some((caller, id, digest)) = step.key() else { return step };
-        let outcome = match self.recent.of(caller, id) {
+        // What somebody asks here is asked now; what lies in the inbox was before.
+        let sent_at = match &step.source {
+            Source::Inbox(entry) => entry.at.as_u64(),
+            _ => u64::MAX,
+        };
+        let outcome = match self.recent.of(caller, id, sent_at) {
             Some((of, answer)) => recalled(Some(digest), of, &answer.text()),
             None => return step,
         };
@@ -268,8 +273,15 @@ impl Actor {
                 None => ("unknown", false),
             };
             self.node.metrics.commands.with_label_values(&[command, label]).inc();
-            if let (Some(key), Some(Outcome::Done(done, _))) = (step.key(), step.outcome()) {
-                self.recent.remember(key, Answer::Done(done.clone()));
+            match (step.key(), step.outcome()) {
+                (Some(key), Some(Outcome::Done(done, _))) => {
+                    self.recent.remember(key, Answer::Done(done.clone()));
+                }
+                // Whoever may come again does so by the same id: only what is final holds for its copies.
+                (Some(key), Some(Outcome::Refused(error))) if !error.code.is_retryable() => {
+                    self.recent.refused(key, Answer::refused(error), self.node.redis_clock.now_ms());
+                }
+                _ => {}
             }
             let outcome = step.outcome().cloned();
             match &mut step.source {

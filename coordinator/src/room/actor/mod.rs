@@ -19,7 +19,7 @@ pub(crate) use inbox::Payload;
 pub(crate) use state::refusal_of;
 
 use key_prefix::RoomKey;
-use redis_scripts::Pinned;
+use redis_scripts::{FenceToken, Pinned};
 use room_cell::{Command, Millis, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,6 +91,8 @@ struct Actor {
     /// Cell and settings version of a room that was loaded without the ledger's word.
     unproved: Option<(u64, u64)>,
     compare_due: Option<Instant>,
+    /// The ledger knows a higher token of the room than the one that it was held with.
+    outranked: Option<FenceToken>,
     /// Outages of Redis that deadlines were lengthened by.
     outages_ms: u64,
     /// A commit went unanswered; Redis was last heard of then.
@@ -141,6 +143,7 @@ pub(super) fn spawn(
             deadline: (0, None),
             unproved: None,
             compare_due: None,
+            outranked: None,
             outages_ms: 0,
             unheard_since: None,
             owed_ms: 0,

@@ -73,6 +73,10 @@ impl Actor {
         }
         self.follow_early().await;
         self.meet_cell(&cell);
+        if !standing.proved {
+            // What was acknowledged last may be lost without a trace: no version may be given again.
+            self.restore_over(Some(&standing)).await;
+        }
     }
 
     /// Takes over a cell that was changed by somebody else, or before this instance had the room.
@@ -167,11 +171,20 @@ impl Actor {
                 let after = room.projection().clone();
                 let to = room.cell().version;
                 self.node.metrics.restored.inc();
-                tracing::error!(
-                    from = before.sv.as_u64(),
-                    to = after.sv.as_u64(),
-                    "Redis had lost part of this room; it is restored from memory"
-                );
+                let (from, to_sv) = (before.sv.as_u64(), after.sv.as_u64());
+                if found.is_some_and(|found| found.whole && !found.proved) {
+                    tracing::info!(
+                        from,
+                        to = to_sv,
+                        "Redis was started again, or another took its place: the room is written anew"
+                    );
+                } else {
+                    tracing::error!(
+                        from,
+                        to = to_sv,
+                        "Redis had lost part of this room; it is restored from memory"
+                    );
+                }
                 self.early.clear();
                 self.tell_change(&before.change_to(&after)).await;
                 self.tell_leap(to);

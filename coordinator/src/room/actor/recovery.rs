@@ -200,6 +200,10 @@ impl Actor {
         match self.look_up().await {
             Known::Unreachable => self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN),
             Known::Nothing => self.unproved = None,
+            known if known.floor() > token => {
+                self.outranked = Some(known.floor());
+                self.suspend("outranked");
+            }
             known @ (Known::Open(_) | Known::Closed(_)) => {
                 self.unproved = None;
                 let is_ahead = known.head().is_some_and(|head| {

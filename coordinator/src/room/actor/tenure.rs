@@ -68,8 +68,10 @@ impl Actor {
             }
         };
         let lease = lease_of(&pinned, sent, &self.node.store);
-        let (Some(lease), Pinned::Owned { previous, made, whole, state, now, inbox, committed_at, .. }) =
-            (lease, &pinned)
+        let (
+            Some(lease),
+            Pinned::Owned { previous, made, whole, proved, state, now, inbox, committed_at, .. },
+        ) = (lease, &pinned)
         else {
             if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
                 match (&pinned, &known) {
@@ -87,6 +89,7 @@ impl Actor {
         }
         let standing = Standing {
             whole: *whole,
+            proved: *proved,
             now: *now,
             owner: self.node.store.me.as_str().to_owned(),
             token: lease.token(),
@@ -131,7 +134,7 @@ impl Actor {
                 return None;
             }
         };
-        let (made, whole, inbox) = (*made, *whole, *inbox);
+        let (made, whole, proved, inbox) = (*made, *whole, *proved, *inbox);
         let gap = now.as_u64().saturating_sub(committed_at.as_u64());
         let token = lease.token();
         let loaded = (projection.sv, cell.version);
@@ -147,7 +150,7 @@ impl Actor {
                     "Redis lost part of this room; what is left of it goes on"
                 );
             }
-            self.take_over_with(room, gap, inbox, whole).await;
+            self.take_over_with(room, gap, inbox, whole && proved).await;
             return first.or_else(|| newborn.and_then(Newborn::into_joiner));
         }
         self.outages_ms = self.node.outages_ms();
@@ -169,7 +172,7 @@ impl Actor {
         self.take_over_with(room, gap, inbox, true).await;
     }
 
-    async fn take_over_with(&mut self, mut room: OwnedRoom, gap: u64, inbox: usize, whole: bool) {
+    async fn take_over_with(&mut self, mut room: OwnedRoom, gap: u64, inbox: usize, proved: bool) {
         let token = room.lease().token();
         let until = crate::clock::instant() + self.grace_again(room.cell());
         let cell = room.cell().clone();
@@ -179,7 +182,7 @@ impl Actor {
         self.hold(room);
         self.open_media(token).await;
         self.enter_external();
-        if !whole {
+        if !proved {
             self.damaged().await;
         }
         self.forget_external().await;
@@ -367,6 +370,7 @@ impl Actor {
     pub(super) async fn repin(&mut self) {
         let State::Suspended(suspended) = &self.state else { return };
         let (token, has_people) = (suspended.token, !suspended.cell.peers.is_empty());
+        let outranked = self.outranked.take();
         if !has_people && self.node.is_draining() {
             self.state = State::Ended;
             return;
@@ -374,9 +378,13 @@ impl Actor {
         let sent = Moment::now();
         // A room that Redis lost is made again, to be restored from memory.
         let newborn = Newborn::shell(suspended.cell.version, suspended.projection.sv.as_u64());
-        let pinned = match self.pin(Some(&newborn), token, true, false, false).await {
+        let pinned = match self
+            .pin(Some(&newborn), outranked.unwrap_or(token), outranked.is_none(), false, false)
+            .await
+        {
             Ok(pinned) => pinned,
             Err(_) => {
+                self.outranked = outranked;
                 let pause = self.node.config.lease.retry_pause();
                 self.repin_due = Some(crate::clock::instant() + pause + random_pause(pause));
                 return;
@@ -385,16 +393,22 @@ impl Actor {
         let State::Suspended(suspended) = std::mem::replace(&mut self.state, State::Ended) else { return };
         let is_newest = suspended.is_newest(&pinned);
         match (lease_of(&pinned, sent, &self.node.store), pinned) {
-            (Some(lease), Pinned::Owned { whole, now, state, made, inbox, .. }) => {
+            (Some(lease), Pinned::Owned { whole, proved, now, state, made, inbox, .. }) => {
                 tracing::info!(token = lease.token().as_u64(), made, whole, "the room is ours again");
                 let standing = Standing {
                     whole: whole && !made,
+                    proved,
                     now,
                     owner: self.node.store.me.as_str().to_owned(),
                     token: lease.token(),
                     url: String::new(),
                     state,
                 };
+                if !proved {
+                    // Another may have had it in between, and only the ledger may know.
+                    self.unproved.get_or_insert((suspended.cell.version, suspended.projection.sv.as_u64()));
+                }
+                self.compare_due = self.unproved.map(|_| crate::clock::instant());
                 let room = suspended.resume(lease, self.names.clone());
                 self.hold(room);
                 self.enter_external();
