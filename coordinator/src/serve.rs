@@ -56,7 +56,7 @@ pub enum ServeError {
     #[error(transparent)]
     Register(#[from] register::RegisterError),
     /// The ledger cannot be used.
-    #[error("the ledger at {url} cannot be used: start it, or correct ledger.url")]
+    #[error("the ledger at {url} cannot be used: {}", source.remedy())]
     Ledger {
         /// The URL without what is secret.
         url: String,
@@ -216,13 +216,17 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
 pub async fn open_ledger(config: &Config) -> Result<Ledger, ServeError> {
     let options = ledger::Options { deadline: config.ledger.timeout, ..ledger::Options::default() };
     let give_up = crate::clock::instant() + LEDGER_PATIENCE;
+    let mut is_told = false;
     loop {
         match Ledger::open(config.ledger.url.expose(), &options).await {
             Ok(ledger) => return Ok(ledger),
             Err(ledger::OpenError::Ledger(error))
                 if error.is_unavailable() && crate::clock::instant() < give_up =>
             {
-                tracing::debug!(error = &error as &dyn std::error::Error, "the ledger does not answer");
+                if !std::mem::replace(&mut is_told, true) {
+                    let (error, remedy) = (&error as &dyn std::error::Error, error.remedy());
+                    tracing::warn!(error, remedy, patience = ?LEDGER_PATIENCE, "the ledger is waited for");
+                }
                 tokio::time::sleep(LEDGER_PAUSE).await;
             }
             Err(source) => return Err(ServeError::Ledger { url: config.ledger.url.to_string(), source }),

@@ -13,9 +13,19 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use crate::process::Process;
+use crate::small_disk::SmallDisk;
 use crate::wait::{self, SOON};
 
 const START_ATTEMPTS: usize = 20;
+
+/// Room for an empty database and its journals, and for some megabytes more.
+const fn small(kind: Kind) -> u64 {
+    match kind {
+        Kind::Sqlite => 16 << 20,
+        Kind::Postgres => 24 << 20,
+        Kind::Mysql => 128 << 20,
+    }
+}
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +60,7 @@ pub struct Database {
 
 #[derive(Debug)]
 enum Place {
-    Folder { _folder: TempDir },
+    Folder { disk: Option<SmallDisk>, folder: TempDir },
     Server(Arc<Server>),
 }
 
@@ -84,6 +94,19 @@ impl Database {
         Self::start(kind, true).await
     }
 
+    /// A new one whose tables lie on a small disk. What is to see a file there is started inside.
+    pub async fn on_small_disk(kind: Kind) -> Self {
+        if kind != Kind::Sqlite {
+            return Self::on(Arc::new(Server::on_small_disk(kind).await)).await;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let space = folder.path().join("space");
+        fs::create_dir(&space).expect("an own folder");
+        let disk = SmallDisk::on(&space, small(kind)).await;
+        let url = format!("sqlite://{}/ledger.db", space.display());
+        Self { url, place: Place::Folder { disk: Some(disk), folder } }
+    }
+
     async fn start(kind: Kind, is_durable: bool) -> Self {
         if kind == Kind::Sqlite {
             return Self::in_file();
@@ -96,14 +119,15 @@ impl Database {
         let file = folder.path().join("ledger.db");
         let url = format!("sqlite://{}", file.display());
         fs::write(file, "").expect("a file in an own folder");
-        Self { url, place: Place::Folder { _folder: folder } }
+        Self { url, place: Place::Folder { disk: None, folder } }
     }
 
     async fn on(server: Arc<Server>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let name = format!("ledger_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let mut admin = connect(&server.admin()).await.expect("the server is up");
-        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        let place = if server.kind == Kind::Postgres { server.tablespace(&mut admin).await } else { "" };
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}{place}"));
         admin.execute(sqlx::raw_sql(create)).await.expect("a database of its own");
         admin.close().await.expect("a connection that closes");
         Self { url: server.url(&name), place: Place::Server(server) }
@@ -138,13 +162,25 @@ impl Database {
         }
     }
 
-    /// A connection of the test's own.
+    /// The small disk that it lies on.
+    pub fn disk(&self) -> Option<&SmallDisk> {
+        match &self.place {
+            Place::Folder { disk, .. } => disk.as_ref(),
+            Place::Server(server) => server.disk.as_ref(),
+        }
+    }
+
+    /// A connection of the test's own; to a file on a small disk, to a copy of it.
     ///
     /// # Errors
     ///
     /// The server does not run, or does not yet.
     pub async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
-        connect(&self.url).await
+        let Place::Folder { disk: Some(disk), folder } = &self.place else { return connect(&self.url).await };
+        for name in ["ledger.db", "ledger.db-wal"] {
+            fs::copy(disk.outside().join(name), folder.path().join(name))?;
+        }
+        connect(&address(Kind::Sqlite, folder.path(), "ledger.db")).await
     }
 }
 
@@ -154,7 +190,8 @@ pub struct Server {
     kind: Kind,
     is_durable: bool,
     process: Process,
-    // After its process, which it outlives.
+    // After its process, which they outlive.
+    disk: Option<SmallDisk>,
     folder: TempDir,
 }
 
@@ -162,12 +199,34 @@ impl Server {
     /// Starts one and waits until it takes connections. Tests have nothing to lose: only one that is durable brings
     /// what was committed to disk.
     async fn start(kind: Kind, is_durable: bool) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        // Neither server runs as root: what they run as must come in.
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("an own folder");
-        prepare(kind, folder.path());
-        let process = launch(kind, folder.path(), is_durable).await;
-        Self { kind, is_durable, process, folder }
+        Self::start_in(own_folder(), kind, is_durable, None).await
+    }
+
+    /// MariaDB keeps everything on the disk; PostgreSQL the tables alone, since it stops where its own journal does not fit.
+    async fn on_small_disk(kind: Kind) -> Self {
+        let folder = own_folder();
+        let space = folder.path().join(if kind == Kind::Postgres { "space" } else { "data" });
+        fs::create_dir(&space).expect("an own folder");
+        let disk = SmallDisk::on(&space, small(kind)).await;
+        Self::start_in(folder, kind, false, Some(disk)).await
+    }
+
+    async fn start_in(folder: TempDir, kind: Kind, is_durable: bool, disk: Option<SmallDisk>) -> Self {
+        prepare(kind, folder.path(), disk.as_ref());
+        let process = launch(kind, folder.path(), is_durable, disk.as_ref()).await;
+        Self { kind, is_durable, process, disk, folder }
+    }
+
+    /// Where PostgreSQL is to make a database, if its disk is small.
+    async fn tablespace(&self, admin: &mut AnyConnection) -> &'static str {
+        let Some(disk) = &self.disk else { return "" };
+        let path = self.folder.path().join("space/tables");
+        let mut make = unprivileged(Path::new("mkdir"));
+        let made = disk.inside(make.arg(&path)).status();
+        assert!(made.is_ok_and(|made| made.success()), "{}", path.display());
+        let create = AssertSqlSafe(format!("CREATE TABLESPACE small LOCATION '{}'", path.display()));
+        admin.execute(sqlx::raw_sql(create)).await.expect("a tablespace of its own");
+        " TABLESPACE small"
     }
 
     fn admin(&self) -> String {
@@ -222,7 +281,7 @@ impl Server {
         if self.process.exit_status().is_none() {
             self.kill().await;
         }
-        self.process = launch(self.kind, self.folder.path(), self.is_durable).await;
+        self.process = launch(self.kind, self.folder.path(), self.is_durable, self.disk.as_ref()).await;
     }
 
     fn ask_to_stop(&self) {
@@ -245,10 +304,11 @@ impl Drop for Server {
 }
 
 /// Starts the server on its data, and waits until it takes connections.
-async fn launch(kind: Kind, folder: &Path, is_durable: bool) -> Process {
+async fn launch(kind: Kind, folder: &Path, is_durable: bool, disk: Option<&SmallDisk>) -> Process {
     let admin = address(kind, folder, admin_name(kind));
     for _ in 0..START_ATTEMPTS {
-        let process = Process::start(&format!("{kind:?}"), command(kind, folder, is_durable));
+        let command = inside(disk, command(kind, folder, is_durable));
+        let process = Process::start(&format!("{kind:?}"), command);
         // The last of those that were killed may have to go first: then the new one ends by itself.
         let is_up = wait::eventually(SOON, || async {
             match connect(&admin).await {
@@ -287,9 +347,23 @@ fn address(kind: Kind, folder: &Path, name: &str) -> String {
     }
 }
 
-fn prepare(kind: Kind, folder: &Path) {
+/// Neither server runs as root: what they run as must come in.
+fn own_folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("an own folder");
+    folder
+}
+
+fn inside(disk: Option<&SmallDisk>, command: Command) -> Command {
+    match disk {
+        Some(disk) => disk.inside(&command),
+        None => command,
+    }
+}
+
+fn prepare(kind: Kind, folder: &Path, disk: Option<&SmallDisk>) {
     let data = folder.join("data");
-    let mut prepare = match kind {
+    let prepare = match kind {
         Kind::Postgres => {
             let mut initdb = unprivileged(&tool("initdb"));
             initdb.args([
@@ -310,10 +384,12 @@ fn prepare(kind: Kind, folder: &Path) {
             // Two at once would take each other's temporary tables.
             install.env("TMPDIR", folder);
             install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+            install.arg(FRUGAL);
             install.args(as_mysql()).arg(format!("--datadir={}", data.display()));
             install
         }
     };
+    let mut prepare = inside(disk, prepare);
     let done = prepare.stdin(Stdio::null()).output();
     match done {
         Ok(output) if output.status.success() => {}
@@ -335,7 +411,8 @@ fn command(kind: Kind, folder: &Path, is_durable: bool) -> Command {
         _ => {
             let mut mariadbd = Command::new(tool("mariadbd"));
             mariadbd.env("TMPDIR", folder);
-            mariadbd.args(["--no-defaults", "--skip-networking", "--max-connections=200"]).args(as_mysql());
+            mariadbd.args(["--no-defaults", "--skip-networking", "--max-connections=200", FRUGAL]);
+            mariadbd.args(as_mysql());
             mariadbd
                 .arg(format!("--datadir={}", data.display()))
                 .arg(format!("--socket={}/socket", folder.display()));
@@ -345,6 +422,9 @@ fn command(kind: Kind, folder: &Path, is_durable: bool) -> Command {
         }
     }
 }
+
+/// Its journal takes no more of a small disk than it must.
+const FRUGAL: &str = "--innodb-log-file-size=8M";
 
 /// MariaDB becomes another user by itself.
 fn as_mysql() -> Option<&'static str> {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`servers`] | a private Redis 7, Valkey or Redis 6.2 |
 //! | [`databases`] | a private PostgreSQL or MariaDB, or a file of SQLite |
+//! | [`small_disk`] | a file system of a few megabytes that can be filled |
 //! | [`coordinator`] | one coordinator process with a configuration of its own |
 //! | [`cluster`] | several of them on one Redis |
 //! | [`sentinels`] | a primary, two replicas and the three Sentinels that watch them |
@@ -51,6 +52,7 @@ pub mod proxy;
 pub mod resp;
 pub mod sentinels;
 pub mod servers;
+pub mod small_disk;
 pub mod token;
 pub mod vendors;
 pub mod wait;

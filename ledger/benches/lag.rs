@@ -4,6 +4,13 @@
 //!
 //! `cargo bench -p ledger --bench lag`, with the names of databases after `--` for some of them only.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures for people"
+)]
+
 use e2e::databases::{Database, Kind};
 use e2e::resp::Value;
 use e2e::servers::{Flavor, Fsync, RedisServer, ServerOptions};

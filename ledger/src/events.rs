@@ -13,9 +13,8 @@ mod timestamp;
 
 use std::fmt;
 
-use room_cell::Cell;
-
 use crate::entry::{Change, Entry, Position, hex128};
+use crate::state::RoomState;
 use payload::{By, ByKind, Data, Origin, Payload, Version, What};
 
 /// What one receiver after the other is told.
@@ -83,9 +82,8 @@ pub fn of(entry: &Entry) -> Result<Vec<BusinessEvent>, MalformedBody> {
     Ok(events(entry, told))
 }
 
-/// What nobody logged: beginnings and endings by which the cell that a [`Change::State`] holds differs from the one
-/// that the log led to.
-pub fn between(entry: &Entry, before: &Cell, after: &Cell) -> Vec<BusinessEvent> {
+/// What nobody logged: by what the state that a [`Change::State`] holds differs from the one that the log led to.
+pub fn between(entry: &Entry, before: &RoomState, after: &RoomState) -> Vec<BusinessEvent> {
     let what = difference::between(before, after, room_cell::Millis(entry.at.as_u64()));
     let by = Some(By { kind: ByKind::Owner, user: None });
     events(entry, Told { command: None, by, recovered: true, what })

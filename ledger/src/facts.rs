@@ -48,7 +48,7 @@ pub enum FactsError {
         found: String,
     },
     /// The ledger did not answer.
-    #[error("the ledger cannot be read")]
+    #[error("the ledger cannot be used: {}", .0.remedy())]
     Ledger(#[from] LedgerError),
     /// Redis did not answer.
     #[error("the facts in Redis cannot be read")]

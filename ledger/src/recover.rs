@@ -6,9 +6,9 @@ use redis_scripts::{CellVersion, FenceToken, RedisMillis, SettingsVersion};
 use crate::Ledger;
 use crate::archive::{self, Snapshot, Standing, lanes};
 use crate::db::{For, Tx};
-use crate::entry::{KeptAnswer, RoomDigest};
+use crate::entry::{Counter, KeptAnswer, RoomDigest};
 use crate::error::LedgerError;
-use crate::state::RoomState;
+use crate::state::{Reached, RoomState};
 
 /// For how long a repeated command gets its first answer again.
 const ANSWERS_MS: u64 = 24 * 3_600_000;
@@ -31,6 +31,8 @@ pub struct Head {
     pub at: RedisMillis,
     /// Whether the log lacks something: what [`Ledger::room`] gives may differ from what was.
     pub gap: bool,
+    /// Whether its newest owner went on from less than the ledger had, and nobody has compared the two since.
+    pub went_back: bool,
 }
 
 /// A room out of the ledger.
@@ -42,6 +44,7 @@ pub struct Recovered {
     pub state: RoomState,
     /// Answers of the 24 hours before its newest entry, oldest first.
     pub answers: Vec<Answer>,
+    pub(crate) reached: Reached,
 }
 
 /// An answer that is kept.
@@ -62,6 +65,7 @@ impl From<&Standing> for Head {
             status: standing.status.clone(),
             at: RedisMillis::new(standing.at),
             gap: standing.gap,
+            went_back: false,
         }
     }
 }
@@ -75,9 +79,34 @@ impl Ledger {
     pub async fn head(&self, room: &RoomKey) -> Result<Option<Head>, LedgerError> {
         let read = async {
             let mut tx = self.db.begin(For::Reading).await?;
-            let standing = standing(&mut tx, &RoomDigest::of(room.route())).await?;
+            let key = RoomDigest::of(room.route());
+            let standing = standing(&mut tx, &key).await?;
+            let mut head = standing.as_ref().map(Head::from);
+            if let Some(head) = head.as_mut().filter(|head| head.gap) {
+                head.went_back = went_back(&mut tx, &key, head.token).await?;
+            }
             tx.commit().await?;
-            Ok(standing.as_ref().map(Head::from))
+            Ok(head)
+        };
+        self.db.within(read).await
+    }
+
+    /// The newest versions, of the cell and of settings, that the ledger has of a room from owners before this token.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be used.
+    pub async fn before(
+        &self,
+        room: &RoomKey,
+        token: FenceToken,
+    ) -> Result<(CellVersion, SettingsVersion), LedgerError> {
+        let key = RoomDigest::of(room.route());
+        let read = async {
+            let mut tx = self.db.begin(For::Reading).await?;
+            let [cv, sv] = newest_before(&mut tx, &key, token).await?;
+            tx.commit().await?;
+            Ok((CellVersion::new(cv), SettingsVersion::new(sv)))
         };
         self.db.within(read).await
     }
@@ -101,13 +130,13 @@ impl Ledger {
             tx.commit().await?;
             let mut head = Head::from(&standing);
             head.gap |= !fold.is_whole;
-            Ok(Some(Recovered { head, state: fold.state, answers }))
+            Ok(Some(Recovered { head, state: fold.state, answers, reached: fold.reached }))
         };
         self.db.within(read).await
     }
 
     /// Takes a living room's state for what its log came to, which heals a gap. Of an owner whose time is over it is
-    /// not taken, nor is one that is behind what the ledger has; then the answer is `false`.
+    /// not taken, nor is one that is behind what the ledger has, or that went on from less; then the answer is `false`.
     ///
     /// # Errors
     ///
@@ -133,7 +162,7 @@ impl Ledger {
             let mut head = found.unwrap_or_else(|| Standing::new(room));
             let is_behind = (snapshot.token, snapshot.cv) < (head.token, head.cv)
                 || (snapshot.token, snapshot.sv) < (head.token, head.sv);
-            if is_behind {
+            if is_behind || went_back(&mut tx, &key, token).await? {
                 tx.commit().await?;
                 return Ok(false);
             }
@@ -155,6 +184,46 @@ impl Ledger {
         };
         self.db.within(put).await
     }
+}
+
+/// By counter.
+const COUNTERS: [Counter; 2] = [Counter::Cell, Counter::Settings];
+
+async fn newest_before(tx: &mut Tx, room: &RoomDigest, token: FenceToken) -> Result<[u64; 2], LedgerError> {
+    let mut newest = [0; 2];
+    let covered = tx.sql("SELECT cv, sv FROM snapshots WHERE room_key = ? AND token < ?");
+    if let Some(row) = tx.row(covered.text(room.as_str()).number(token.as_u64())).await? {
+        newest = [row.number(0)?, row.number(1)?];
+    }
+    for (counter, newest) in COUNTERS.into_iter().zip(&mut newest) {
+        let sql = tx.sql(
+            "SELECT MAX(version) FROM log WHERE room_key = ? AND counter = ? AND token < ? AND superseded = 0",
+        );
+        let sql = sql.text(room.as_str()).number(counter as u64).number(token.as_u64());
+        let logged = tx.row(sql).await?.map(|row| row.maybe_number(0)).transpose()?.flatten();
+        *newest = (*newest).max(logged.unwrap_or_default());
+    }
+    Ok(newest)
+}
+
+/// Whether the owner with this token began below what the ledger had, and nothing says yet what came of the two.
+async fn went_back(tx: &mut Tx, room: &RoomDigest, token: FenceToken) -> Result<bool, LedgerError> {
+    let covered = tx.sql("SELECT 1 FROM snapshots WHERE room_key = ? AND token >= ?");
+    if tx.row(covered.text(room.as_str()).number(token.as_u64())).await?.is_some() {
+        return Ok(false);
+    }
+    let newest = newest_before(tx, room, token).await?;
+    for (counter, newest) in COUNTERS.into_iter().zip(newest) {
+        let sql = tx.sql(
+            "SELECT MIN(version) FROM log WHERE room_key = ? AND counter = ? AND token = ? AND superseded = 0",
+        );
+        let sql = sql.text(room.as_str()).number(counter as u64).number(token.as_u64());
+        let first = tx.row(sql).await?.map(|row| row.maybe_number(0)).transpose()?.flatten();
+        if first.is_some_and(|first| first <= newest) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 async fn standing(tx: &mut Tx, room: &RoomDigest) -> Result<Option<Standing>, LedgerError> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redis_scripts::{CellVersion, RedisMillis};
-use room_cell::{Cell, Event, patch};
+use room_cell::{Cell, Event, Millis, SeatNumber, UserId, patch};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -141,6 +141,13 @@ impl What {
     }
 }
 
+/// The newest token and version that came in, of each counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Reached {
+    cell: (u64, u64),
+    settings: (u64, u64),
+}
+
 /// A state that takes in rows of the log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Fold {
@@ -150,6 +157,7 @@ pub(crate) struct Fold {
     pub(crate) sv: u64,
     /// Nothing was missing between what came in.
     pub(crate) is_whole: bool,
+    pub(crate) reached: Reached,
 }
 
 impl Fold {
@@ -160,25 +168,27 @@ impl Fold {
 
     /// From a state at these versions; the cell holds its own.
     pub(crate) const fn from(state: RoomState, token: u64, sv: u64) -> Self {
-        Self { state, token, sv, is_whole: true }
+        let reached = Reached { cell: (token, state.cell.version), settings: (token, sv) };
+        Self { state, token, sv, is_whole: true, reached }
     }
 
     /// Takes in rows, in the order in which they were committed, whatever the one in which they were archived. What is
-    /// in the state already is passed over.
+    /// in the state already is passed over. Where a later owner went on from less than was known, what it did comes on
+    /// top of that.
     pub(crate) fn take_in(&mut self, mut steps: Vec<Step>) {
         steps.sort_by_key(|step| (step.token, step.counter, step.version));
         for step in steps {
-            let version = match step.counter {
-                Counter::Cell => &mut self.state.cell.version,
-                Counter::Settings | Counter::Instance => &mut self.sv,
+            let (reached, version) = match step.counter {
+                Counter::Cell => (&mut self.reached.cell, &mut self.state.cell.version),
+                Counter::Settings | Counter::Instance => (&mut self.reached.settings, &mut self.sv),
             };
-            if step.version <= *version {
-                // A later owner went on from an earlier state: what is here is not what it had.
-                self.is_whole &= step.token <= self.token;
+            if (step.token, step.version) <= *reached {
                 continue;
             }
-            self.is_whole &= step.version == *version + 1;
-            *version = step.version;
+            let before = if step.token > reached.0 { *version } else { reached.1 };
+            self.is_whole &= step.version == before + 1;
+            *reached = (step.token, step.version);
+            *version = step.version.max(*version);
             self.token = self.token.max(step.token);
             self.apply(step);
         }
@@ -195,6 +205,29 @@ impl Fold {
             }
             What::Settings(patch) => patch::apply_fields(&mut state.settings, &patch),
             What::Guests(patch) => patch::apply_fields(&mut state.guests, &patch),
+        }
+    }
+}
+
+/// Makes a cell sound that two owners went on with who did not know of each other: nobody sits who is not there, and
+/// everybody on the seat that they took last.
+pub(crate) fn settle(cell: &mut Cell) {
+    let mut last: BTreeMap<UserId, (Millis, SeatNumber)> = BTreeMap::new();
+    for (number, seat) in &cell.seats {
+        if let Some(sitter) = seat.sitter.as_ref().filter(|it| cell.users.contains_key(&it.user)) {
+            let taken = last.entry(sitter.user.clone()).or_insert((sitter.started_at, *number));
+            *taken = (*taken).max((sitter.started_at, *number));
+        }
+    }
+    let is_last = |number: &SeatNumber, user: &UserId| last.get(user).is_some_and(|(_, seat)| seat == number);
+    let left = cell
+        .seats
+        .iter()
+        .filter(|(number, seat)| seat.sitter.as_ref().is_some_and(|sitter| !is_last(number, &sitter.user)));
+    let left: Vec<SeatNumber> = left.map(|(number, _)| *number).collect();
+    for number in left {
+        if let Some(seat) = cell.seats.get_mut(&number) {
+            seat.sitter = None;
         }
     }
 }

@@ -165,6 +165,8 @@ pub enum GoneReason {
     StaleLeft,
     /// Its instance died and it did not come back.
     InstanceLost,
+    /// Its user is banned, which nobody knew when it came.
+    Kicked,
 }
 
 /// What a cell can be asked. A member's own commands name their peer in the [`Actor`].

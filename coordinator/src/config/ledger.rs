@@ -38,7 +38,7 @@ pub struct Ledger {
     pub outbox_life: Duration,
 }
 
-/// A checked URL of a ledger. Display leaves everything but the scheme out.
+/// A checked URL of a ledger. Display leaves its password and its parameters out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LedgerUrl(Secret);
 
@@ -59,7 +59,10 @@ impl LedgerUrl {
 
 impl fmt::Display for LedgerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://***", self.expose().split_once("://").map_or("", |(scheme, _)| scheme))
+        match Address::parse(self.expose()) {
+            Ok(address) => fmt::Display::fmt(&address, f),
+            Err(_) => f.write_str("***"),
+        }
     }
 }
 

@@ -73,6 +73,13 @@ async fn prune(node: Arc<Node>, over: CancellationToken) {
     }
 }
 
+fn is_well(node: &Node) {
+    if node.metrics.ledger_up.get() == 0 {
+        tracing::info!("archiving goes on");
+        node.metrics.ledger_up.set(1);
+    }
+}
+
 fn note(node: &Node, event: Event) {
     let metrics = &node.metrics;
     let count = |what, by: u64| metrics.archived.with_label_values(&[what]).inc_by(by);
@@ -92,10 +99,7 @@ fn note(node: &Node, event: Event) {
             metrics.lane_lag_seconds.with_label_values(&[&lane]).set(lag.as_secs_f64());
         }
         Event::Archived { took, lags, .. } => {
-            if metrics.ledger_up.get() == 0 {
-                tracing::info!("the ledger answers again");
-                metrics.ledger_up.set(1);
-            }
+            is_well(node);
             for (what, entries) in [
                 ("written", took.written),
                 ("repeated", took.repeated),
@@ -115,6 +119,7 @@ fn note(node: &Node, event: Event) {
                 node.bell.ring();
             }
         }
+        Event::LedgerAnswers => is_well(node),
         Event::Lost { lane } => {
             tracing::debug!(lane, "the lane is another's");
             count("lost_lanes", 1);
@@ -143,9 +148,10 @@ fn note(node: &Node, event: Event) {
             tracing::error!(why, "the ledger refused a batch; it looks for the entry that is at fault");
             count("refused", 1);
         }
-        Event::LedgerUnavailable { why } => {
+        Event::LedgerUnavailable { why, remedy } => {
             if metrics.ledger_up.get() != 0 {
-                tracing::error!(why, "the ledger does not answer; lanes grow");
+                let url = &node.config.ledger.url;
+                tracing::error!(why, remedy, %url, "nothing can be archived; lanes grow");
             }
             metrics.ledger_up.set(0);
             count("ledger_unavailable", 1);

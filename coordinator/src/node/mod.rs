@@ -284,21 +284,21 @@ impl Node {
     pub(crate) fn store_answered(&self, up: bool) {
         let was = *self.store_up.borrow();
         let now = Moment::now().parts().0;
+        let heartbeat = u64::try_from(self.config.lease.heartbeat.as_millis()).unwrap_or(u64::MAX);
         if up {
             let heard_at = self.store_heard_at.swap(now, Ordering::Relaxed);
             if !was {
                 // Before anybody is told that it answers: who then looks finds the outage counted.
                 self.outages_ms.fetch_add(now.saturating_sub(heard_at), Ordering::SeqCst);
+                let lost_for = now.saturating_sub(self.store_lost_at.load(Ordering::Relaxed));
+                if lost_for >= heartbeat {
+                    self.settled_at.store(now.saturating_add(heartbeat), Ordering::SeqCst);
+                }
             }
         }
         self.store_up.send_if_modified(|is_up| std::mem::replace(is_up, up) != up);
         if up && !was {
             self.disturbances.send_modify(|count| *count += 1);
-            let lost_for = now.saturating_sub(self.store_lost_at.load(Ordering::Relaxed));
-            let heartbeat = u64::try_from(self.config.lease.heartbeat.as_millis()).unwrap_or(u64::MAX);
-            if lost_for >= heartbeat {
-                self.settled_at.store(now.saturating_add(heartbeat), Ordering::Relaxed);
-            }
             tracing::info!("Redis answers again");
         } else if !up && was {
             self.store_lost_at.store(now, Ordering::Relaxed);
@@ -316,10 +316,13 @@ impl Node {
         self.store_heard_at.load(Ordering::Relaxed)
     }
 
-    /// What is left of the heartbeat that follows an outage of Redis that was long enough to lose leases. No
+    /// What is left of an outage of Redis, and of the heartbeat that follows one that was long enough to lose leases. No
     /// room is taken from others in it: they may be on their way to have their rooms again.
     pub(crate) fn settling(&self) -> Option<Duration> {
-        let settled_at = self.settled_at.load(Ordering::Relaxed);
+        if !*self.store_up.borrow() {
+            return Some(self.config.lease.heartbeat);
+        }
+        let settled_at = self.settled_at.load(Ordering::SeqCst);
         let left = settled_at.saturating_sub(Moment::now().parts().0);
         (left > 0).then(|| Duration::from_millis(left))
     }

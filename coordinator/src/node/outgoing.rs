@@ -133,8 +133,10 @@ fn note(node: &Node, event: &Event) {
             tracing::info!(%sink, "the sink answers again");
             count(sink, "breaker_closed");
         }
-        Event::LedgerFailed { sink, unavailable } => {
-            tracing::warn!(%sink, unavailable, "the outbox cannot be read or written");
+        Event::LedgerFailed { sink, unavailable, first } => {
+            if *first {
+                tracing::warn!(%sink, unavailable, "the outbox cannot be read or written");
+            }
             count(sink, "ledger_failed");
         }
     }

@@ -5,6 +5,13 @@
 //! `cargo bench -p e2e --bench recovery`, with `sqlite`, `postgres` or `mysql` after `--` for some of them only.
 //! `DAIS_COORDINATOR` names another binary than a release build.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures for people"
+)]
+
 use e2e::cluster::Cluster;
 use e2e::databases::{Database, Kind};
 use e2e::http;

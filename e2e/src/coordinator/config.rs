@@ -17,6 +17,7 @@ pub struct CoordinatorOptions {
     values: BTreeMap<&'static str, BTreeMap<String, String>>,
     extra: String,
     environment: Vec<(String, String)>,
+    entrance: Vec<String>,
 }
 
 impl CoordinatorOptions {
@@ -29,6 +30,7 @@ impl CoordinatorOptions {
             values: BTreeMap::new(),
             extra: String::new(),
             environment: Vec::new(),
+            entrance: Vec::new(),
         };
         options
             .text("instance", "id", id)
@@ -123,6 +125,17 @@ impl CoordinatorOptions {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Started by another program with these arguments, such as [`SmallDisk::entrance`](crate::small_disk::SmallDisk::entrance).
+    #[must_use]
+    pub fn through(mut self, entrance: Vec<String>) -> Self {
+        self.entrance = entrance;
+        self
+    }
+
+    pub(super) fn entrance(&self) -> &[String] {
+        &self.entrance
     }
 
     pub(super) fn environment(&self) -> &[(String, String)] {

@@ -5,6 +5,7 @@ mod config;
 pub use config::CoordinatorOptions;
 
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -39,8 +40,15 @@ impl CoordinatorOptions {
     fn spawn_in(&self, folder: &TempDir) -> Process {
         let file = folder.path().join("dais.toml");
         fs::write(&file, self.render()).expect("a file in an own folder");
-        let mut command = Command::new(binary());
-        command.arg("serve").arg("--config").arg(file).current_dir(folder.path()).env("RUST_BACKTRACE", "1");
+        let mut words = self.entrance().iter().map(OsString::from).chain([binary().into_os_string()]);
+        let mut command = Command::new(words.next().expect("at least the program"));
+        command
+            .args(words)
+            .arg("serve")
+            .arg("--config")
+            .arg(file)
+            .current_dir(folder.path())
+            .env("RUST_BACKTRACE", "1");
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("DAIS_") {
                 command.env_remove(name);

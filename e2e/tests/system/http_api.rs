@@ -13,7 +13,7 @@ use crate::stage::{ROOM, Stage};
 pub(crate) const KEY: &str = "a-key-of-the-back-end-of-the-tests";
 const SECOND_KEY: &str = "another-key-of-the-same-back-end";
 /// An API key of another app that is served here.
-const OTHER_KEY: &str = "a-key-of-the-back-end-of-another-app";
+pub(crate) const OTHER_KEY: &str = "a-key-of-the-back-end-of-another-app";
 
 /// With API keys, and a second app.
 pub(crate) fn with_keys(options: CoordinatorOptions) -> CoordinatorOptions {

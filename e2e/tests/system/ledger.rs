@@ -17,14 +17,14 @@ use std::time::Duration;
 use crate::clients::code;
 use crate::stored::{named, of_room};
 
-const LEAP: u64 = 1_000_000;
+pub(crate) const LEAP: u64 = 1_000_000;
 
 fn keys() -> Keys {
     Keys::new(Prefix::parse("test").expect("a prefix"))
 }
 
 /// Waits until everything that was committed is in the ledger.
-async fn archived(redis: &RedisServer) {
+pub(crate) async fn archived(redis: &RedisServer) {
     wait::eventually(SOON, || async {
         let mut waiting = 0;
         for lane in 0..LANES {
@@ -36,21 +36,33 @@ async fn archived(redis: &RedisServer) {
     .await;
 }
 
-async fn released(redis: &RedisServer, room: &str) {
+pub(crate) async fn released(redis: &RedisServer, room: &str) {
     wait::until("the empty room is released", SOON, || async {
         redis.command(&["EXISTS", &of_room(KeyKind::Owner, room)]).await.number() == Some(0)
     })
     .await;
 }
 
-async fn done(driver: &Driver, conn: &str, event: &str, body: Value) -> Value {
+/// The events in the app's stream, in their order. One may stand there twice, if whoever delivered it was killed.
+pub(crate) async fn told(redis: &RedisServer) -> Vec<Value> {
+    let found = redis.command(&["XRANGE", &named(KeyKind::Events, "demo"), "-", "+"]).await;
+    let mut known = BTreeSet::new();
+    let events = found.items().iter().map(|entry| {
+        let fields = entry.items()[1].texts();
+        let at = fields.iter().position(|field| field == "payload").expect("a payload");
+        serde_json::from_str::<Value>(&fields[at + 1]).expect("JSON")
+    });
+    events.filter(|event| known.insert(event["id"].to_string())).collect()
+}
+
+pub(crate) async fn done(driver: &Driver, conn: &str, event: &str, body: Value) -> Value {
     let ack = driver.emit(conn, event, body).await.unwrap_or_else(|failure| panic!("{event}: {failure:?}"));
     assert_eq!(ack["ok"], true, "{event}: {ack}");
     ack
 }
 
 /// The same until it is done: while Redis is being filled again a request may have to be repeated.
-async fn done_at_last(driver: &Driver, conn: &str, event: &str, body: &Value) -> Value {
+pub(crate) async fn done_at_last(driver: &Driver, conn: &str, event: &str, body: &Value) -> Value {
     wait::eventually(SOON, || async {
         match driver.emit(conn, event, body.clone()).await {
             Ok(ack) if ack["ok"] == true => Ok(ack),
@@ -289,11 +301,11 @@ async fn i_14_an_instance_that_differs_in_what_is_fixed_for_ever_does_not_start(
 
 #[tokio::test]
 async fn i_15_i_25_whoever_wants_to_know_is_told_in_order_what_began_and_how_it_ended() {
-    let told = |options: CoordinatorOptions| {
+    let change = |options: CoordinatorOptions| {
         let options = options.grace(Duration::from_millis(300)).idle(Duration::from_secs(60));
         options.toml("[[app.sinks]]\nname = \"log\"\nkind = \"stream\"\n")
     };
-    let mut cluster = Cluster::start_with(2, told).await;
+    let mut cluster = Cluster::start_with(2, change).await;
     let driver = Driver::start().await;
     let host = cluster.token("ann", "host");
     let joined = driver.join_with("ann", &cluster[0].url(), &host, "math", json!({ "role": "host" })).await;
@@ -312,19 +324,7 @@ async fn i_15_i_25_whoever_wants_to_know_is_told_in_order_what_began_and_how_it_
     // Nobody sees how they end: their instance dies, and they do not come back.
     cluster[0].kill().await;
     let events = wait::eventually(SOON * 2, || async {
-        let found = cluster.redis.command(&["XRANGE", &named(KeyKind::Events, "demo"), "-", "+"]).await;
-        // Whoever dies over a delivery has it made again: an id counts once.
-        let mut ids = BTreeSet::new();
-        let events: Vec<Value> = found
-            .items()
-            .iter()
-            .map(|entry| {
-                let fields = entry.items()[1].texts();
-                let at = fields.iter().position(|field| field == "payload").expect("a payload");
-                serde_json::from_str(&fields[at + 1]).expect("JSON")
-            })
-            .filter(|event: &Value| ids.insert(event["id"].to_string()))
-            .collect();
+        let events = told(&cluster.redis).await;
         let left = events.iter().filter(|event| event["type"] == "user.left").count();
         let is_told = events.iter().any(|event| event["type"] == "instance.lost");
         if left == 2 && is_told { Ok(events) } else { Err(events) }

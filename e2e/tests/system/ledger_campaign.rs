@@ -34,6 +34,8 @@ const INSTANCES: usize = 3;
 const ROOMS: usize = 24;
 /// Until so many commands more are acknowledged, or all that was archived is delivered.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// Entries that may wait in all lanes before more is killed: on a slow machine nothing would get on between kills.
+const BACKLOG: i64 = 3_000;
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
 /// Entries in all lanes.
@@ -84,8 +86,6 @@ impl Campaign {
                 .heartbeat(HEARTBEAT)
                 .grace(Duration::from_secs(5))
                 .text("ledger", "url", &database.url)
-                // Whoever waits for a database that is gone must not lose its lanes over it.
-                .value("ledger", "timeout_ms", 1_000)
                 .value("ledger", "batch", 500)
                 .value("app", "publish_deadline_ms", 120_000)
                 .value("limits", "events_per_second", 100_000)
@@ -144,6 +144,18 @@ impl Campaign {
         self.acknowledges(more).await;
         self.database.restart().await;
         self.cluster[at].restart().await;
+        let keeps_up = || async { self.waiting().await.is_some_and(|waiting| waiting < BACKLOG) };
+        wait::until("the archivers keep up", PATIENCE, keeps_up).await;
+    }
+
+    /// Entries in all lanes; `None`: Redis does not say.
+    async fn waiting(&self) -> Option<i64> {
+        let keys = Keys::new(Prefix::parse("test").expect("a prefix"));
+        let lanes: Vec<String> = (0..LANES).map(|lane| keys.lane_at(lane).to_string()).collect();
+        let count = lanes.len().to_string();
+        let mut command = vec!["EVAL", WAITING, &count];
+        command.extend(lanes.iter().map(String::as_str));
+        self.cluster.redis.command(&command).await.number()
     }
 
     /// Ends the load, and waits until everything that is in the lanes is in the ledger and everything that is in the
@@ -153,13 +165,8 @@ impl Campaign {
         for caller in join_all(std::mem::take(&mut self.callers)).await {
             caller.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
         }
-        let keys = Keys::new(Prefix::parse("test").expect("a prefix"));
-        let lanes: Vec<String> = (0..LANES).map(|lane| keys.lane_at(lane).to_string()).collect();
-        let count = lanes.len().to_string();
-        let mut command = vec!["EVAL", WAITING, &count];
-        command.extend(lanes.iter().map(String::as_str));
         wait::eventually(PATIENCE, || async {
-            let waiting = self.cluster.redis.command(&command).await.number().expect("a count");
+            let waiting = self.waiting().await.ok_or("Redis does not say")?;
             let mut ledger = self.database.connect().await.map_err(|error| error.to_string())?;
             let open = sqlx::query_scalar("SELECT COUNT(*) FROM outbox WHERE open = 1");
             let open: i64 = open.fetch_one(&mut ledger).await.map_err(|error| error.to_string())?;

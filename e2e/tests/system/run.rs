@@ -13,6 +13,7 @@ use std::{env, fs};
 use tempfile::TempDir;
 
 use super::browsers::{PATIENCE, Pages};
+use super::ledger::LEAP;
 
 const STARTED: Duration = Duration::from_secs(60);
 /// A drain may take its time where Redis went first.
@@ -39,7 +40,10 @@ fn command(data: &TempDir) -> Command {
 
 impl Dev {
     async fn start() -> Self {
-        let data = tempfile::tempdir().expect("a temporary folder");
+        Self::start_in(tempfile::tempdir().expect("a temporary folder")).await
+    }
+
+    async fn start_in(data: TempDir) -> Self {
         let process = Process::start("dev", command(&data));
         let url = async |before: &str| {
             let found =
@@ -48,6 +52,24 @@ impl Dev {
         };
         let urls = [url("Dais is running: open ").await, url("a second instance is beside it: ").await];
         Self { process, urls, data }
+    }
+
+    /// Ends it as a terminal does, and leaves its folder.
+    async fn end(self) -> TempDir {
+        let family = self.family();
+        interrupt(&self.process);
+        let status = self.process.exit(ENDED).await;
+        assert!(status.success(), "{status}: {:#?}", self.process.log_lines());
+        all_gone(&family).await;
+        self.data
+    }
+
+    /// A token as the console gets one.
+    async fn token(&self, user: &str, role: &str) -> String {
+        let (wish, url) = (json!({ "user": user, "role": role }), format!("{}/console/token", self.urls[0]));
+        let headers = [("content-type", "application/json")];
+        let given = http::request("POST", &url, &headers, &wish.to_string()).await.expect("an answer");
+        given.json()["token"].as_str().expect("a token").to_owned()
     }
 
     /// Redis and both instances.
@@ -82,6 +104,12 @@ fn children(parent: i32) -> Vec<Member> {
     let pids = fs::read_dir("/proc").expect("the list of processes").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(member).filter(|(of, _)| *of == parent).map(|(_, member)| member).collect()
+}
+
+/// What a terminal sends to all that run in it.
+fn interrupt(process: &Process) {
+    let group = rustix::process::Pid::from_raw(process.pid()).expect("a process that runs");
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).expect("a group of its own");
 }
 
 async fn all_gone(family: &[Member]) {
@@ -128,13 +156,8 @@ async fn two_tabs_hear_each_other_and_see_a_setting_changed_at_the_other_instanc
 async fn a_terminal_s_interrupt_ends_everything_in_order() {
     let (dev, driver) = (Dev::start().await, Driver::start().await);
     let family = dev.family();
-    let wish = r#"{"user":"ann","role":"host"}"#;
-    let asked = format!("{}/console/token", dev.urls[0]);
-    let given = http::request("POST", &asked, &[("content-type", "application/json")], wish).await.unwrap();
-    let token = given.json()["token"].as_str().unwrap().to_owned();
-    driver.join("ann", &dev.urls[0], &token, "math").await.unwrap();
-    let group = rustix::process::Pid::from_raw(dev.process.pid()).unwrap();
-    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    driver.join("ann", &dev.urls[0], &dev.token("ann", "host").await, "math").await.unwrap();
+    interrupt(&dev.process);
     let status = dev.process.exit(ENDED).await;
     assert!(status.success(), "{status}: {:#?}", dev.process.log_lines());
     all_gone(&family).await;
@@ -146,6 +169,60 @@ async fn a_terminal_s_interrupt_ends_everything_in_order() {
     };
     let drained = dev.process.line("word of a drain", 0, SOON, drained).await;
     assert_eq!((&drained["rooms"], &drained["left_behind"]), (&json!(1), &json!(0)), "{drained}");
+}
+
+/// `ann` comes in, and finds what she left: her settings, five seats with one of them locked, and `eve` kept out.
+async fn found_again(dev: &Dev, driver: &Driver, conn: &str) -> Value {
+    let (ann, eve) = (dev.token("ann", "host").await, dev.token("eve", "guest").await);
+    let joined = driver.join_with(conn, &dev.urls[1], &ann, "math", json!({ "role": "host" })).await;
+    let room = joined.expect("joined")["ack"]["room"].take();
+    assert_eq!(room["settings"]["custom"], json!({ "lesson": 7 }), "{room}");
+    assert_eq!(room["seats"][1]["state"], "locked", "{room}");
+    assert_eq!(
+        (room["seats"].as_array().map(Vec::len), &room["creator"]),
+        (Some(5), &json!("ann")),
+        "{room}"
+    );
+    let refusal = driver.join(&format!("eve of {conn}"), &dev.urls[0], &eve, "math").await;
+    assert_eq!(refusal.expect_err("she was put out").code(), "BANNED");
+    room
+}
+
+#[tokio::test]
+async fn i_13_what_was_made_is_there_after_a_restart_and_even_without_redis_s_files() {
+    let (dev, driver) = (Dev::start().await, Driver::start().await);
+    let ann = dev.token("ann", "host").await;
+    driver.join_with("ann", &dev.urls[0], &ann, "math", json!({ "role": "host" })).await.unwrap();
+    for (event, body) in [
+        ("room:update", json!({ "room": "math", "settings": { "custom": { "lesson": 7 } } })),
+        ("mic:seats", json!({ "room": "math", "count": 5 })),
+        ("mic:lock", json!({ "room": "math", "seat": 2, "locked": true })),
+        ("room:kick", json!({ "room": "math", "user": "eve" })),
+    ] {
+        let ack = driver.emit("ann", event, body).await.unwrap();
+        assert_eq!(ack["ok"], true, "{event}: {ack}");
+    }
+    let counters = |room: &Value| {
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let version = &room["version"];
+        (number(&room["owner"]["token"]), number(&version["settings"]), number(&version["cell"]))
+    };
+
+    let dev = Dev::start_in(dev.end().await).await;
+    let first = counters(&found_again(&dev, &driver, "first").await);
+    // Redis had everything, as it happens: who starts again cannot know.
+    assert!(first.1 > LEAP && first.2 > LEAP && first.1 < 2 * LEAP, "one leap: {first:?}");
+
+    let data = dev.end().await;
+    fs::remove_dir_all(data.path().join("redis")).unwrap();
+    let dev = Dev::start_in(data).await;
+    let second = counters(&found_again(&dev, &driver, "second").await);
+    assert!(second.0 > first.0, "{second:?} after {first:?}");
+    assert!(second.1 > first.1 && second.2 > first.2, "no version twice: {second:?} after {first:?}");
+
+    let dev = Dev::start_in(dev.end().await).await;
+    let third = counters(&found_again(&dev, &driver, "third").await);
+    assert!(third.0 > second.0 && third.1 > second.1 && third.2 > second.2, "{third:?} after {second:?}");
 }
 
 #[tokio::test]

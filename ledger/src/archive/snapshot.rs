@@ -55,7 +55,7 @@ pub(crate) async fn fold<'a>(tx: &mut Tx, plan: &mut Plan<'a>) -> Result<(), Led
                 Effect::Step(step) => steps.push(step),
                 Effect::State { entry, state, sv } => {
                     fold.take_in(std::mem::take(&mut steps));
-                    told.push((entry, events::between(entry, &fold.state.cell, &state.cell)));
+                    told.push((entry, events::between(entry, &fold.state, &state)));
                     fold = Fold::from(*state, entry.token.as_u64(), sv);
                 }
             }

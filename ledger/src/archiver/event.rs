@@ -42,7 +42,7 @@ pub enum Event {
         lane: u16,
         /// What became of its entries; the gaps are told for themselves.
         took: Archived,
-        /// How long each had waited.
+        /// How long each had waited until it was.
         lags: Vec<Duration>,
     },
     /// The ledger had lost batches that it had taken.
@@ -69,11 +69,15 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// The ledger did not answer.
+    /// The ledger did not answer, or takes nothing at present.
     LedgerUnavailable {
         /// Why.
         why: String,
+        /// What can be done about it.
+        remedy: &'static str,
     },
+    /// The ledger knows of the lanes that were taken.
+    LedgerAnswers,
     /// Redis did not answer.
     Unavailable {
         /// Why.

@@ -3,7 +3,7 @@
 use key_prefix::RoomKey;
 use redis_scripts::{HeldLane, Read};
 
-use super::{Event, Work, load_of, told};
+use super::{Event, Work, load_of, unavailable};
 use crate::{LaneOutcome, RoomState};
 
 /// Kept entries in one transaction.
@@ -45,7 +45,7 @@ impl Work {
                 }
                 Ok(_) => return None,
                 Err(error) => {
-                    self.failed(Event::LedgerUnavailable { why: told(&error) });
+                    self.failed(unavailable(&error));
                     return None;
                 }
             }
@@ -72,7 +72,7 @@ impl Work {
         };
         match ledger.put_snapshot(room, found.token, &state, found.cv, found.sv, standing.now).await {
             Ok(healed) => events.on(Event::Gap { healed }),
-            Err(error) => self.failed(Event::LedgerUnavailable { why: told(&error) }),
+            Err(error) => self.failed(unavailable(&error)),
         }
     }
 }

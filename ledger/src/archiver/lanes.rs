@@ -4,7 +4,7 @@ use key_prefix::lane_lease;
 use redis_scripts::{FenceToken, HeldLane, HoldLanes, RedisMillis};
 use std::time::Duration;
 
-use super::{Event, Work, told};
+use super::{Event, Work, unavailable};
 use crate::Claimed;
 
 /// Tries at an entry that the ledger refuses, before it is set aside.
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub(super) length: u64,
     /// It is another's share: given up as soon as it is empty, or at this time.
     leaving: Option<Duration>,
-    moved_at: Duration,
+    pub(super) moved_at: Duration,
     struck: (String, u32),
 }
 
@@ -82,7 +82,7 @@ impl Work {
         for held in answer.taken {
             self.lanes.insert(held.lane, Lane::new(held, now));
         }
-        self.claim().await;
+        self.renewal().during(self.claim()).await;
         if takes {
             self.shed(answer.share, now);
         }
@@ -110,11 +110,12 @@ impl Work {
         let claimed = match self.archiver.ledger.claim_lanes(&claims, RedisMillis::new(0)).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                self.failed(Event::LedgerUnavailable { why: told(&error) });
+                self.failed(unavailable(&error));
                 self.hold_at = (self.archiver.clock)() + self.archiver.pace.heartbeat / 5;
                 return;
             }
         };
+        self.archiver.events.on(Event::LedgerAnswers);
         for (held, claimed) in unclaimed.into_iter().zip(claimed) {
             match claimed {
                 Claimed::Ok { batches } => {

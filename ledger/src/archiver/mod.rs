@@ -7,6 +7,7 @@
 mod event;
 mod feed;
 mod lanes;
+mod renewal;
 
 use key_prefix::{Instance, Keys};
 use redis_scripts::{ArchivedLane, HeldLane, RedisMillis, Scripts};
@@ -32,9 +33,9 @@ pub struct Pace {
     pub owner_ttl: Duration,
     /// Pause between two looks at lanes that are empty.
     pub poll: Duration,
-    /// Entries of one lane in one transaction.
+    /// Most entries of one lane in one transaction.
     pub lane_batch: usize,
-    /// Entries of all lanes in one transaction.
+    /// Most entries of all lanes in one transaction; fewer for a while after one that could not be made.
     pub batch: usize,
     /// What was archived is kept in Redis for so long.
     pub keep: Duration,
@@ -77,6 +78,7 @@ impl std::fmt::Debug for Archiver {
 /// [`Pace::farewell`], and gives the lanes up.
 pub async fn run(archiver: Archiver, shutdown: CancellationToken) {
     let mut work = Work {
+        at_once: archiver.pace.batch,
         archiver,
         lanes: BTreeMap::new(),
         floor: 0,
@@ -97,15 +99,24 @@ pub async fn run(archiver: Archiver, shutdown: CancellationToken) {
         if now >= work.hold_at {
             work.hold(until.is_none()).await;
         }
-        let is_more = work.turn().await;
+        let turn = work.renewal().during(work.turn());
+        let is_more = match until {
+            None => turn.await,
+            // A database that hangs holds up nobody who wants to end.
+            Some(until) => match tokio::time::timeout(until - now, turn).await {
+                Ok(is_more) => is_more,
+                Err(_) => break,
+            },
+        };
         if until.is_some() {
             work.release(now).await;
         }
         let pause = if is_more { Duration::ZERO } else { work.rest() };
+        let rest = work.renewal().during(tokio::time::sleep(pause));
         if until.is_none() {
-            _ = shutdown.run_until_cancelled(tokio::time::sleep(pause)).await;
+            _ = shutdown.run_until_cancelled(rest).await;
         } else {
-            tokio::time::sleep(pause).await;
+            rest.await;
         }
     }
     work.release_all().await;
@@ -120,6 +131,8 @@ struct Work {
     turns: usize,
     /// After a failure, growing.
     pause: Duration,
+    /// Entries that are tried at once: what took the ledger too long is never tried again as it is.
+    at_once: usize,
 }
 
 /// What was read of one lane.
@@ -152,13 +165,14 @@ impl Work {
         let first = self.turns % numbers.len();
         numbers.rotate_left(first);
         let Archiver { scripts, keys, pace, .. } = &self.archiver;
-        let (now, read) = match scripts.lanes_read(keys, &numbers, pace.lane_batch, pace.batch).await {
-            Ok(read) => read,
-            Err(error) => {
-                self.failed(Event::Unavailable { why: error.to_string() });
-                return false;
-            }
-        };
+        let (now, read) =
+            match scripts.lanes_read(keys, &numbers, pace.lane_batch.min(self.at_once), self.at_once).await {
+                Ok(read) => read,
+                Err(error) => {
+                    self.failed(Event::Unavailable { why: error.to_string() });
+                    return false;
+                }
+            };
         let mut loads = Vec::new();
         let mut is_more = false;
         for (number, read) in numbers.into_iter().zip(read) {
@@ -178,36 +192,38 @@ impl Work {
             self.pause = Duration::ZERO;
             return false;
         }
-        let archived = self.archive(loads, now).await;
+        let archived = self.archive(loads, (now, (self.archiver.clock)())).await;
         if archived {
             self.pause = Duration::ZERO;
         }
         archived && is_more
     }
 
-    /// Archives loads and takes them out of their lanes; whether nothing failed.
-    async fn archive(&mut self, loads: Vec<Load>, now: RedisMillis) -> bool {
+    /// Archives loads and takes them out of their lanes; whether nothing failed. `read_at` is when they were read, by
+    /// Redis's clock and the own.
+    async fn archive(&mut self, loads: Vec<Load>, read_at: (RedisMillis, Duration)) -> bool {
         let batches: Vec<LaneBatch> = loads.iter().map(|load| load.batch.clone()).collect();
         let Archiver { ledger, subscriptions, .. } = &self.archiver;
-        match ledger.archive(&batches, subscriptions, now).await {
-            Ok(outcomes) => self.take_out(loads, outcomes, now).await,
-            Err(error) if error.is_unavailable() => {
-                self.failed(Event::LedgerUnavailable { why: told(&error) });
+        match ledger.archive(&batches, subscriptions, read_at.0).await {
+            Ok(outcomes) => self.take_out(loads, outcomes, read_at).await,
+            Err(error) if !error.may_be_of_the_entries() => {
+                self.at_once = (self.at_once / 2).max(1);
+                self.failed(unavailable(&error));
                 false
             }
             Err(error) => {
                 self.archiver.events.on(Event::Refused { why: told(&error) });
-                self.isolate(loads, now).await
+                self.isolate(loads, read_at).await
             }
         }
     }
 
     /// One of these cannot be archived: it is looked for, and after a few tries set aside, so that it holds up nobody.
-    async fn isolate(&mut self, mut loads: Vec<Load>, now: RedisMillis) -> bool {
+    async fn isolate(&mut self, mut loads: Vec<Load>, read_at: (RedisMillis, Duration)) -> bool {
         if loads.len() > 1 {
             let mut well = true;
             for load in loads {
-                well &= Box::pin(self.archive(vec![load], now)).await;
+                well &= Box::pin(self.archive(vec![load], read_at)).await;
             }
             return well;
         }
@@ -221,7 +237,7 @@ impl Work {
             load.ids.truncate(kept);
             load.times.truncate(kept);
             load.batch.poison.retain(|poison| load.ids.contains(&poison.entry));
-            return Box::pin(self.archive(vec![load], now)).await;
+            return Box::pin(self.archive(vec![load], read_at)).await;
         }
         let Some(entry) = load.batch.entries.pop() else { return true };
         let Some(lane) = self.lanes.get_mut(&load.batch.lane) else { return true };
@@ -230,10 +246,17 @@ impl Work {
         } else {
             return false;
         }
-        Box::pin(self.archive(vec![load], now)).await
+        Box::pin(self.archive(vec![load], read_at)).await
     }
 
-    async fn take_out(&mut self, loads: Vec<Load>, outcomes: Vec<LaneOutcome>, now: RedisMillis) -> bool {
+    async fn take_out(
+        &mut self,
+        loads: Vec<Load>,
+        outcomes: Vec<LaneOutcome>,
+        (now, read_at): (RedisMillis, Duration),
+    ) -> bool {
+        self.at_once = (self.at_once * 2).min(self.archiver.pace.batch);
+        let since_read = (self.archiver.clock)().saturating_sub(read_at);
         let mut well = true;
         let mut gaps = Vec::new();
         let mut done = Vec::new();
@@ -246,7 +269,7 @@ impl Work {
                     lane.moved((self.archiver.clock)());
                     gaps.append(&mut took.gaps);
                     done.push((lane.held, took.batches, load));
-                    let lags = load.times.iter().map(|at| since(*at, now)).collect();
+                    let lags = load.times.iter().map(|at| since(*at, now) + since_read).collect();
                     self.archiver.events.on(Event::Archived { lane: number, took, lags });
                 }
                 LaneOutcome::Fenced { token } => {
@@ -286,12 +309,20 @@ impl Work {
     }
 }
 
+fn unavailable(error: &LedgerError) -> Event {
+    Event::LedgerUnavailable { why: told(error), remedy: error.remedy() }
+}
+
 /// An error and what is behind it, in one line.
 fn told(error: &LedgerError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        text = format!("{text}: {cause}");
+        let cause_text = cause.to_string();
+        // An error may hold what is behind it in its own text.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
         source = cause.source();
     }
     text

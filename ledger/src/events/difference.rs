@@ -1,18 +1,34 @@
-//! What lies between two states of a cell where the log has a hole: each beginning and each ending once.
+//! What lies between two states of a room where the log has a hole: each beginning and each ending once, and what
+//! else is different.
 
 use std::collections::BTreeMap;
 
-use room_cell::{Call, CallState, Cell, MicSession, Millis, Presence, SeatNumber, Sitter, Status, UserId};
+use room_cell::{
+    Call, CallState, Cell, MicSession, Millis, Presence, SeatNumber, Sitter, Status, UserId, patch,
+};
 
 use super::change::{
     banned, call_ending, call_over, call_started, closed, joined, left, mic_ended, mic_started,
 };
 use super::payload::{
-    CallAccepted, CallEnding, Closing, Leaving, MicEnding, RoomCreated, RoomReopened, UserUnbanned, What,
+    CallAccepted, CallEnding, Closing, GuestUpdated, Leaving, MicEnding, RoomCreated, RoomReopened,
+    SettingsUpdated, UserUnbanned, What,
 };
+use crate::state::RoomState;
 
-/// Endings, then beginnings; of those, the room first and what is in it afterwards.
-pub(super) fn between(before: &Cell, after: &Cell, at: Millis) -> Vec<What> {
+/// Endings, then beginnings; of those, the room first and what is in it afterwards; settings and guests last.
+pub(super) fn between(before: &RoomState, after: &RoomState, at: Millis) -> Vec<What> {
+    let mut told = of_cells(&before.cell, &after.cell, at);
+    let patch = patch::between(&before.settings, &after.settings);
+    if !patch.is_empty() {
+        told.push(What::SettingsUpdated(SettingsUpdated { patch }));
+    }
+    let guests = patch::between(&before.guests, &after.guests).into_iter();
+    told.extend(guests.map(|(user, patch)| What::GuestUpdated(GuestUpdated { user, patch })));
+    told
+}
+
+fn of_cells(before: &Cell, after: &Cell, at: Millis) -> Vec<What> {
     let mut told = Vec::new();
     mics_ended(before, after, at, &mut told);
     let goes_on = call_ended(before, after, &mut told);

@@ -130,6 +130,7 @@ impl Dispatcher {
                 chance: Chance::default(),
                 tries: JoinSet::new(),
                 tried: Vec::new(),
+                is_well: true,
             };
             tasks.spawn(worker.run(stop.clone()));
         }
@@ -159,6 +160,8 @@ struct Worker {
     tries: JoinSet<(Claimed, Outcome)>,
     /// Results that are not recorded yet.
     tried: Vec<Tried>,
+    /// Whether the ledger did its part when it was last asked.
+    is_well: bool,
 }
 
 impl Worker {
@@ -203,6 +206,7 @@ impl Worker {
                 return false;
             }
         };
+        self.is_well = true;
         // Where the ledger was slow there may not be time enough left: somebody will claim it again.
         if later((self.clock)(), self.sink.deadline() + GRACE) > until {
             return false;
@@ -301,9 +305,9 @@ impl Worker {
         });
     }
 
-    fn ledger_failed(&self, error: &LedgerError) {
-        let sink = Arc::clone(&self.name);
-        self.events.on(Event::LedgerFailed { sink, unavailable: error.is_unavailable() });
+    fn ledger_failed(&mut self, error: &LedgerError) {
+        let (sink, first) = (Arc::clone(&self.name), std::mem::replace(&mut self.is_well, false));
+        self.events.on(Event::LedgerFailed { sink, unavailable: error.is_unavailable(), first });
     }
 }
 

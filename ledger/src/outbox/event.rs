@@ -49,6 +49,8 @@ pub enum Event {
         sink: Arc<str>,
         /// Whether it is only away.
         unavailable: bool,
+        /// Whether it did its part before.
+        first: bool,
     },
 }
 

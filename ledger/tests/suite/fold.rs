@@ -175,6 +175,73 @@ async fn an_owner_that_went_on_from_an_earlier_state_leaves_a_gap() {
     world.has(&fell_back).await;
 }
 
+/// What a ban does to the room's state.
+fn ban(user: &str) -> Command {
+    Command::Kick { user: user.into(), reason: None, ban_seconds: None }
+}
+
+#[tokio::test]
+async fn what_an_owner_did_who_went_on_from_less_comes_on_top_of_what_was_known() {
+    let mut world = World::new().await;
+    let mut life = Life::open("room", 5);
+    let mut fell_back = life.clone();
+    life.does(&Actor::Backend, ban("eve"));
+    life.does(&Actor::Backend, Command::SetSeats { count: 5 });
+    life.settings(&json!({ "custom": { "of": "first", "first": 1 } }));
+    fell_back.changes_hands();
+    fell_back.does(&Actor::Backend, ban("mallory"));
+    fell_back.settings(&json!({ "custom": { "of": "second", "second": 1 } }));
+    for count in [7, 6] {
+        fell_back.does(&Actor::Backend, Command::SetSeats { count });
+    }
+    world.archiver.feeds(&life.entries).await;
+    let (lane, token) = (&fell_back.entries[2..], FenceToken::new(fell_back.token));
+    // However much of it the archiver has taken out of the lane meanwhile.
+    for archived in 0..=lane.len() {
+        world.archiver.feeds(&fell_back.entries[..2 + archived]).await;
+        let before = world.ledger.before(&life.room, token).await.unwrap();
+        assert_eq!(before, (CellVersion::new(life.cv()), SettingsVersion::new(life.sv)));
+        let head = world.ledger.head(&life.room).await.unwrap().unwrap();
+        assert_eq!(head.went_back, archived > 0, "{head:?}");
+        let mut recovered = world.ledger.room(&life.room).await.unwrap().unwrap();
+        assert_eq!(recovered.take_in(lane.to_vec()), 0);
+        let RoomState { cell, settings, .. } = &recovered.state;
+        let bans: Vec<&str> = cell.bans.keys().map(room_cell::UserId::as_str).collect();
+        assert_eq!((bans, cell.seats.len(), cell.version), (vec!["eve", "mallory"], 6, 4), "{archived}");
+        assert_eq!(settings["custom"], json!({ "of": "second", "first": 1, "second": 1 }), "{archived}");
+    }
+    // Of the owner who knew less nothing is taken that would hide what it did not know.
+    let (cv, sv) = (CellVersion::new(fell_back.cv()), SettingsVersion::new(fell_back.sv + 9));
+    let put = world.ledger.put_snapshot(&life.room, token, &fell_back.state, cv, sv, NOW);
+    assert!(!put.await.unwrap());
+    fell_back.is_restored();
+    world.archiver.feeds(&fell_back.entries[6..]).await;
+    assert!(!world.ledger.head(&life.room).await.unwrap().unwrap().went_back);
+    world.has(&fell_back).await;
+}
+
+#[tokio::test]
+async fn of_two_owners_who_did_not_know_of_each_other_comes_a_sound_room() {
+    let mut world = World::new().await;
+    for seed in 0..40 {
+        let mut life = Life::open(&format!("room {seed}"), seed);
+        life.lives(20);
+        let mut fell_back = life.clone();
+        let common = life.entries.len();
+        life.lives(10);
+        fell_back.changes_hands();
+        fell_back.lives(1 + usize::try_from(seed).unwrap() % 20);
+        world.archiver.feeds(&life.entries).await;
+        let mut recovered = world.ledger.room(&life.room).await.unwrap().unwrap();
+        recovered.take_in(fell_back.entries[common..].to_vec());
+        let cell = &recovered.state.cell;
+        let sitters: Vec<_> = cell.seats.values().filter_map(|seat| seat.sitter.as_ref()).collect();
+        let users: std::collections::BTreeSet<_> = sitters.iter().map(|it| &it.user).collect();
+        assert_eq!(users.len(), sitters.len(), "{seed}: {sitters:?}");
+        assert!(users.iter().all(|user| cell.users.contains_key(*user)), "{seed}: {sitters:?}");
+    }
+}
+
 #[tokio::test]
 async fn i_25_a_whole_state_tells_what_nobody_logged() {
     let mut world = World::new().await;
@@ -246,44 +313,4 @@ async fn answers_come_back_with_their_room_and_its_history_in_pages() {
     let bodies: Vec<_> = newest.iter().chain(&rest).map(|row| &row.body).collect();
     assert_eq!(bodies, life.entries.iter().rev().map(|entry| &entry.body).collect::<Vec<_>>());
     assert_eq!(world.ledger.room(&super::life::room("nowhere")).await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn prune_keeps_what_a_recovery_needs() {
-    let mut world = World::new().await;
-    let mut closed = Life::open("closed", 1);
-    closed.lives(30);
-    closed.does(&Actor::Backend, CLOSE);
-    let mut open = Life::open("open", 2);
-    open.lives(30);
-    for life in [&closed, &open] {
-        world.archiver.feeds(&life.entries).await;
-    }
-    let before = redis_scripts::RedisMillis::new(closed.now.max(open.now) + 1);
-    assert_eq!(
-        world.ledger.prune(Some(before), Some(before), 10).await.unwrap(),
-        10,
-        "no more than it was told"
-    );
-    let mut gone = 10;
-    loop {
-        match world.ledger.prune(Some(before), Some(before), 100).await.unwrap() {
-            0 => break,
-            more => gone += more,
-        }
-    }
-    assert_eq!(gone, closed.entries.len() as u64, "all that the snapshot has");
-    world.has(&closed).await;
-    world.has(&open).await;
-    assert!(world.count("SELECT COUNT(*) FROM outbox").await > 0);
-    let mut beside = world.database.connect().await.expect("a connection");
-    sqlx::Executor::execute(&mut beside, "UPDATE outbox SET state = 1, done_at = 5 WHERE sink = 'tap'")
-        .await
-        .unwrap();
-    assert!(world.ledger.prune(None, Some(redis_scripts::RedisMillis::new(6)), 1000).await.unwrap() > 0);
-    assert_eq!(world.count("SELECT COUNT(*) FROM outbox WHERE sink = 'tap'").await, 0);
-    assert!(world.count("SELECT COUNT(*) FROM outbox WHERE sink = 'hook'").await > 0);
-    open.lives(5);
-    world.archiver.feeds(&open.entries[32..]).await;
-    world.has(&open).await;
 }

@@ -6,4 +6,5 @@ pub(crate) mod life;
 mod once;
 mod open;
 mod outbox;
+mod prune;
 pub(crate) mod world;

@@ -105,6 +105,7 @@ pub(super) fn gone(draft: &mut Draft<'_>, peers: &[PeerId], reason: GoneReason) 
     let reason = match reason {
         GoneReason::StaleLeft => LeaveReason::StaleLeft,
         GoneReason::InstanceLost => LeaveReason::InstanceLost,
+        GoneReason::Kicked => LeaveReason::Kicked,
     };
     for peer in peers {
         if let Some(user) = draft.cell.peers.get(peer).cloned() {

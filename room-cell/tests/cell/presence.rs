@@ -191,6 +191,21 @@ fn leaving_ends_what_was_asked() {
 }
 
 #[test]
+fn who_turns_out_to_be_banned_goes_as_if_kicked() {
+    let mut room = Room::open();
+    let bob = room.joins("bob1", Role::Guest);
+    room.does(&bob, Command::MicUp { user: None, seat: None, session: "mic-1".into() });
+    let out = Command::Gone { peers: vec!["bob1".into()], reason: GoneReason::Kicked };
+    let events = room.does(&Actor::Owner, out);
+    let is_kicked = |event: &Event| match event {
+        Event::SeatFreed { reason, .. } => *reason == MicEnd::Kicked,
+        Event::Left { reason, .. } => *reason == LeaveReason::Kicked,
+        _ => false,
+    };
+    assert!(events.len() == 2 && events.iter().all(is_kicked), "{events:?}");
+}
+
+#[test]
 fn a_role_is_what_was_given_else_what_is_wanted_and_never_above_the_token() {
     let mut room = Room::open();
     let ann = room.joins("ann1", Role::Host);

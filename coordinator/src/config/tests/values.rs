@@ -76,7 +76,7 @@ fn every_flag_arrives() {
     assert_eq!(config.instance.public_origin().unwrap().to_string(), "https://b-2.dais.example");
     assert_eq!(config.redis.url.to_string(), "rediss://r.example:6380/2");
     assert!(config.redis.url.is_tls());
-    assert_eq!(config.ledger.url.to_string(), "postgres://***");
+    assert_eq!(config.ledger.url.to_string(), "postgres://u:***@h/db");
     assert_eq!(config.redis.key_prefix, "p");
     assert!(!format!("{config:?} {overrides:?}").contains("hush"));
 }

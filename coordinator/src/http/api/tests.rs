@@ -72,6 +72,7 @@ fn node() -> Arc<Node> {
         media: Arc::default(),
         ledger: Ledger::unopened("sqlite:///nowhere/to/be/found.db", &ledger::Options::default()).unwrap(),
         clock: Arc::default(),
+        replicas: crate::store::replicas::Replicas::default(),
     })
 }
 

@@ -313,7 +313,7 @@ impl Actor {
             self.empty_inbox().await;
         }
         if is_due(self.compare_due) {
-            self.compare().await;
+            _ = self.compare().await;
         }
         self.make_up().await;
         if is_due(self.away_due) && self.may_act() {

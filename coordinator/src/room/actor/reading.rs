@@ -73,9 +73,14 @@ impl Actor {
         }
         self.follow_early().await;
         self.meet_cell(&cell);
-        if !standing.proved {
-            // What was acknowledged last may be lost without a trace: no version may be given again.
-            self.restore_over(Some(&standing)).await;
+        if let State::Owned(room) = &self.state
+            && !standing.proved
+            && self.unproved.is_none()
+        {
+            // What was acknowledged last may be lost without a trace: no version may be given again. But first comes what
+            // the ledger knows: for it the whole that is written is all there is.
+            let before = room.projection().clone();
+            self.restore_from(before, Some(&standing)).await;
         }
     }
 
@@ -120,13 +125,20 @@ impl Actor {
         self.read_again("damaged").await;
     }
 
-    /// Writes all of the room to Redis anew, from memory, whatever is there.
-    pub(super) async fn restore_all(&mut self) {
+    /// Writes all of the room to Redis anew, from memory, whatever is there; members know `before` of the settings.
+    /// Whether it is done.
+    pub(super) async fn restore_all(&mut self, before: Projection) -> bool {
         let store = &self.node.store;
         match store.timed("read", store.scripts.read_room(&store.keys, &self.names.key)).await {
-            Ok(Read::Ok(standing)) => self.restore_over(Some(&standing)).await,
-            Ok(Read::Missing) => self.restore_over(None).await,
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "the room cannot be read"),
+            Ok(Read::Ok(standing)) => self.restore_from(before, Some(&standing)).await,
+            Ok(Read::Missing) => self.restore_from(before, None).await,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the room cannot be read");
+                if let State::Owned(room) = &mut self.state {
+                    room.adopt(before);
+                }
+                false
+            }
         }
     }
 
@@ -149,22 +161,16 @@ impl Actor {
         self.restore_from(before, found).await;
     }
 
-    async fn restore_over(&mut self, found: Option<&Standing>) {
-        let State::Owned(room) = &self.state else { return };
-        let before = room.projection().clone();
-        self.restore_from(before, found).await;
-    }
-
-    /// Writes memory to Redis; members know `before` of the settings.
-    async fn restore_from(&mut self, before: Projection, found: Option<&Standing>) {
+    /// Writes memory to Redis; members know `before` of the settings. Whether it is done.
+    async fn restore_from(&mut self, before: Projection, found: Option<&Standing>) -> bool {
         if !self.serves() {
-            return;
+            return false;
         }
         // It stands on a cell that Redis no longer has; nobody was told that it was done.
         self.unanswered = None;
         self.settle_due = None;
         let now = self.redis_now();
-        let State::Owned(room) = &mut self.state else { return };
+        let State::Owned(room) = &mut self.state else { return false };
         let due = due_of(room.cell(), now.0, &self.app);
         match room.restore(&self.node.store, found, due).await {
             Ok(true) => {
@@ -188,15 +194,18 @@ impl Actor {
                 self.early.clear();
                 self.tell_change(&before.change_to(&after)).await;
                 self.tell_leap(to);
+                true
             }
             Ok(false) => {
                 // Members have not been told of what was taken over above.
                 room.adopt(before);
                 self.gap_due = Some(crate::clock::instant() + GAP_PATIENCE);
+                false
             }
             Err(error) => {
                 room.adopt(before);
                 self.failed(error).await;
+                false
             }
         }
     }

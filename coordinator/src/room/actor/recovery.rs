@@ -2,7 +2,7 @@
 
 use ledger::{Answer, Entry, Head, Recovered, RoomState};
 use redis_scripts::{FenceToken, Standing};
-use room_cell::Cell;
+use room_cell::{Cell, Command, GoneReason};
 use std::time::Duration;
 
 use super::{Actor, State};
@@ -78,7 +78,8 @@ impl Known {
     pub(super) fn is_ahead_of(&self, standing: &Standing) -> bool {
         self.head().is_some_and(|head| {
             let state = &standing.state;
-            state.status == "rebuilding" || head.cv > state.cv || head.sv > state.sv || !standing.whole
+            let is_behind = head.cv > state.cv || head.sv > state.sv || head.went_back;
+            state.status == "rebuilding" || is_behind || !standing.whole
         })
     }
 }
@@ -112,7 +113,7 @@ impl Actor {
     ) -> Result<(OwnedRoom, u64), (OwnedRoom, ApiError)> {
         let unread =
             |lease| OwnedRoom::new(lease, self.names.clone(), Projection::default(), Cell::default());
-        let Recovered { head, state, answers } = match self.recall_all().await {
+        let Recovered { head, state, answers, .. } = match self.recall_all().await {
             Ok(found) => found,
             Err(error) => return Err((unread(lease), error)),
         };
@@ -191,50 +192,67 @@ impl Actor {
         Ok(found)
     }
 
-    /// The room was loaded while the ledger was silent: compares it now.
-    pub(super) async fn compare(&mut self) {
+    /// The room was loaded while the ledger was silent, or while it was not known whether another had it: compares it
+    /// now. Whether the ledger knew more.
+    pub(super) async fn compare(&mut self) -> bool {
         self.compare_due = None;
-        let State::Owned(room) = &self.state else { return };
-        let Some(loaded) = self.unproved else { return };
-        let token = room.lease().token();
-        match self.look_up().await {
-            Known::Unreachable => self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN),
-            Known::Nothing => self.unproved = None,
-            known if known.floor() > token => {
-                self.outranked = Some(known.floor());
-                self.suspend("outranked");
-            }
-            known @ (Known::Open(_) | Known::Closed(_)) => {
-                self.unproved = None;
-                let is_ahead = known.head().is_some_and(|head| {
-                    head.token < token && (head.cv.as_u64() > loaded.0 || head.sv.as_u64() > loaded.1)
-                });
-                if is_ahead {
-                    self.adopt_recovered().await;
-                }
-            }
+        let State::Owned(room) = &self.state else { return false };
+        let Some(loaded) = self.unproved else { return false };
+        let (books, key, token) = (&self.node.books, &self.names.key, room.lease().token());
+        let known = async {
+            // What was committed here since may be in the ledger already: what was before counts.
+            Ok((books.ledger.head(key).await?, books.ledger.before(key, token).await?))
+        };
+        let Some((head, (cv, sv))) = books.ask(known).await else {
+            self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN);
+            return false;
+        };
+        if let Some(head) = head.filter(|head| head.token > token) {
+            self.outranked = Some(head.token);
+            self.suspend("outranked");
+            return true;
         }
+        self.unproved = None;
+        let is_ahead = cv.as_u64() > loaded.0 || sv.as_u64() > loaded.1;
+        if is_ahead {
+            self.adopt_recovered().await;
+        }
+        is_ahead
     }
 
     /// Takes over what the ledger has of a room that is served already, and tells everybody the difference.
     pub(super) async fn adopt_recovered(&mut self) {
-        let state = match self.recall_all().await {
-            Ok(found) => found.state,
-            Err(_) => {
-                self.unproved.get_or_insert_default();
-                self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN);
-                return;
-            }
-        };
-        let State::Owned(room) = &mut self.state else { return };
-        let projection = room.projection().clone();
-        let newer = Projection { settings: state.settings, guests: state.guests, ..projection };
-        let change = room.adopt(newer);
+        if !self.is_recovered().await {
+            self.unproved.get_or_insert_default();
+            self.compare_due = Some(crate::clock::instant() + COMPARE_AGAIN);
+        }
+    }
+
+    async fn is_recovered(&mut self) -> bool {
+        let Ok(Recovered { state, .. }) = self.recall_all().await else { return false };
+        let State::Owned(room) = &mut self.state else { return true };
+        let before = room.projection().clone();
+        room.adopt(Projection { settings: state.settings, guests: state.guests, ..before.clone() });
         let cell = Cell { version: room.cell().version.max(state.cell.version), ..state.cell };
-        self.node.metrics.recovered.with_label_values(&["behind"]).inc();
         tracing::warn!(cv = cell.version, "the room was loaded without the ledger, which has more of it");
-        self.tell_change(&change).await;
         self.meet_cell(&cell);
-        self.restore_all().await;
+        if !self.restore_all(before).await {
+            return false;
+        }
+        self.node.metrics.recovered.with_label_values(&["behind"]).inc();
+        self.put_out_banned().await;
+        true
+    }
+
+    /// Whoever came in while nobody here knew of their ban goes.
+    async fn put_out_banned(&mut self) {
+        let State::Owned(room) = &self.state else { return };
+        let (cell, now) = (room.cell(), self.redis_now());
+        let banned = |user| cell.bans.get(user).is_some_and(|ban: &room_cell::Ban| ban.holds(now));
+        let present = cell.peers.iter().filter(|(_, user)| banned(*user));
+        let peers: Vec<_> = present.map(|(peer, _)| peer.clone()).collect();
+        if !peers.is_empty() {
+            self.execute_own([Command::Gone { peers, reason: GoneReason::Kicked }]).await;
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use redis_scripts::{FenceToken, Pinned, Released, Standing};
 use room_cell::{Actor as By, Cell, Command, GoneReason, Limits};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::birth::Newborn;
@@ -105,15 +104,17 @@ impl Actor {
                     first.or_else(|| newborn.and_then(Newborn::into_joiner))
                 }
                 Err((unread, error)) => {
-                    // Nobody is helped by holding it.
-                    _ = unread.release(&self.node.store, false, None).await;
-                    self.state = State::Ended;
-                    if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
-                        answer_with(first, error);
-                    }
-                    None
+                    let waiting = first.or_else(|| newborn.and_then(Newborn::into_joiner));
+                    self.give_back(unread, waiting, error).await
                 }
             };
+        }
+        let unread =
+            |lease| OwnedRoom::new(lease, self.names.clone(), Projection::default(), Cell::default());
+        if !*whole && matches!(known, Known::Unreachable) {
+            // What is left of it is no more than what nobody knows.
+            let (unread, waiting) = (unread(lease), first.or_else(|| newborn.and_then(Newborn::into_joiner)));
+            return self.give_back(unread, waiting, ApiError::store_unavailable()).await;
         }
         let read = Projection::hydrate(state).map_err(UnreadableRoom::from).and_then(|projection| {
             let cell = cell_of(state).or_else(|error| self.remade(state, *whole).ok_or(error))?;
@@ -123,15 +124,10 @@ impl Actor {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the room cannot be read");
-                let names = Arc::clone(&self.names);
-                let unread = OwnedRoom::new(lease, names, Projection::default(), Cell::default());
-                // Nobody is helped by holding it.
-                _ = unread.release(&self.node.store, false, None).await;
-                self.state = State::Ended;
-                if let Some(first) = first.or_else(|| newborn.and_then(Newborn::into_joiner)) {
-                    answer_with(first, ApiError::new(ErrorCode::Internal, "the room cannot be read"));
-                }
-                return None;
+                let (unread, waiting) =
+                    (unread(lease), first.or_else(|| newborn.and_then(Newborn::into_joiner)));
+                let error = ApiError::new(ErrorCode::Internal, "the room cannot be read");
+                return self.give_back(unread, waiting, error).await;
             }
         };
         let (made, whole, proved, inbox) = (*made, *whole, *proved, *inbox);
@@ -165,6 +161,16 @@ impl Actor {
             _ = reply.send(Ok(Opened::Made));
         }
         first
+    }
+
+    /// Nobody is helped by holding a room that cannot be served.
+    async fn give_back(&mut self, unread: OwnedRoom, waiting: Option<Work>, error: ApiError) -> Option<Work> {
+        _ = unread.release(&self.node.store, false, None).await;
+        self.state = State::Ended;
+        if let Some(waiting) = waiting {
+            answer_with(waiting, error);
+        }
+        None
     }
 
     /// Serves a room that others were in: they have the grace period to come back, and what waited is done.
@@ -408,11 +414,12 @@ impl Actor {
                     // Another may have had it in between, and only the ledger may know.
                     self.unproved.get_or_insert((suspended.cell.version, suspended.projection.sv.as_u64()));
                 }
-                self.compare_due = self.unproved.map(|_| crate::clock::instant());
                 let room = suspended.resume(lease, self.names.clone());
                 self.hold(room);
                 self.enter_external();
-                if made && !is_newest {
+                if self.unproved.is_some() && self.compare().await {
+                    tracing::debug!("the ledger knew more of the room");
+                } else if made && !is_newest {
                     // Another had it in between, and Redis has lost what it did.
                     self.adopt_recovered().await;
                 } else {

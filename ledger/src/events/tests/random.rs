@@ -8,6 +8,7 @@ use room_cell::{Actor, Cell, Command, GoneReason, MediaFact, MicSession, Role, T
 
 use super::room::{Room, create, join, json};
 use crate::events::{self, BusinessEvent};
+use crate::state::RoomState;
 
 const CASES: u32 = 400;
 const STEPS: usize = 120;
@@ -98,7 +99,9 @@ impl Life {
 
     fn recover(&mut self) -> Result<(), String> {
         let Some(before) = self.lost.take() else { return Ok(()) };
-        let told = events::between(&self.room.state_entry(), &before, &self.room.cell);
+        let state = |cell: &Cell| RoomState { cell: cell.clone(), ..RoomState::default() };
+        let (before, after) = (state(&before), state(&self.room.cell));
+        let told = events::between(&self.room.state_entry(), &before, &after);
         self.counts[2] += told.len();
         self.hear(&told)
     }
