@@ -37,7 +37,14 @@ impl Ledger {
     ) -> Result<u64, LedgerError> {
         if let Some(before) = log {
             for room in self.unfolded(before).await? {
-                self.fold(&room).await?;
+                if let Err(error) = self.fold(&room).await {
+                    // It keeps its rows; the others are not kept with it.
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        room = room.as_str(),
+                        "the room cannot be folded"
+                    );
+                }
             }
         }
         let rows = format!(

@@ -47,6 +47,7 @@ pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
             () = node.leaving.cancelled() => return,
             _ = every.tick() => {}
         }
+        follow(&node, &subscriber);
         loop {
             match beat(&node, turn, &mut pulses).await {
                 Ok(()) => {
@@ -67,20 +68,26 @@ pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
             }
         }
         turn += 1;
-        follow(&node, &subscriber).await;
         node.metrics.ready.set(i64::from(node.readiness().is_ok()));
     }
 }
 
 /// A subscription may stand at a server that is not the primary any more, and hear nothing: it is made anew.
-async fn follow(node: &Node, subscriber: &SubscriberClient) {
+fn follow(node: &Arc<Node>, subscriber: &SubscriberClient) {
+    let is_up = *node.store_up.borrow();
     let patience = FOLLOWED * node.config.lease.heartbeat;
-    if node.config.redis.url.is_sentinel() && node.canary.is_missed(Moment::now(), patience) {
-        tracing::warn!("what this instance publishes does not come back: it subscribes anew");
-        if let Err(error) = subscriber.force_reconnection().await {
+    if !node.config.redis.url.is_sentinel() || !is_up || !node.canary.is_missed(Moment::now(), patience) {
+        return;
+    }
+    tracing::warn!("what this instance publishes does not come back: it subscribes anew");
+    let (node, subscriber) = (Arc::clone(node), subscriber.clone());
+    // Leases are renewed meanwhile, however long that takes.
+    tokio::spawn(async move {
+        let anew = tokio::time::timeout(node.config.lease.heartbeat, subscriber.force_reconnection()).await;
+        if let Ok(Err(error)) = anew {
             tracing::debug!(error = &error as &dyn std::error::Error, "the subscription is not made anew");
         }
-    }
+    });
 }
 
 /// When each actor was last seen to come round.

@@ -225,7 +225,10 @@ pub async fn open(
         // Another instance has it.
         match read(node, room).await? {
             None => {}
-            Some(remote) if *remote.cell().status.word() != *"closed" => return Ok(Opened::Found),
+            Some(remote) if *remote.cell().status.word() != *"closed" => {
+                node.store.replicated().await?;
+                return Ok(Opened::Found);
+            }
             Some(_) => {
                 let command = Command::Reopen {
                     seats: opening.seats,
@@ -236,7 +239,10 @@ pub async fn open(
                     .validate(By::Backend, &Limits::default())
                     .map_err(|invalid| ApiError::bad_request(invalid.to_string()))?;
                 match elsewhere(node, app, room, &order, None).await {
-                    Ok(Some(_)) => return Ok(Opened::Reopened),
+                    Ok(Some(_)) => {
+                        node.store.replicated().await?;
+                        return Ok(Opened::Reopened);
+                    }
                     Ok(None) => {}
                     // Another caller was faster.
                     Err(error) if error.code == ErrorCode::VersionConflict => return Ok(Opened::Found),

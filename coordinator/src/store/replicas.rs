@@ -6,7 +6,8 @@
 
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{PubsubInterface as _, ServerInterface as _};
+use fred::interfaces::{ClientLike as _, PubsubInterface as _, ServerInterface as _};
+use fred::types::InfoKind;
 use redis_scripts::ScriptError;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -51,15 +52,23 @@ async fn answer(
 ) {
     let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX).max(1);
     let mut waiting = Vec::new();
+    let mut history = None;
     while asked.recv_many(&mut waiting, WAITING).await > 0 {
         let pipeline = client.pipeline();
         let sent = async {
             () = pipeline.publish(&*channel, "").await?;
             () = pipeline.wait(i64::from(count), patience).await?;
-            pipeline.all::<(i64, i64)>().await
+            () = pipeline.info(Some(InfoKind::Replication)).await?;
+            pipeline.all::<(i64, i64, String)>().await
         };
         let have_it = match sent.await {
-            Ok((_, replicas)) => replicas >= i64::from(count),
+            Ok((_, replicas, info)) => {
+                // Whoever took the primary's place, or its data as they were, knows nothing of what is waited for.
+                let told =
+                    info.lines().find_map(|line| line.strip_prefix("master_replid:")).map(str::to_owned);
+                let known = history.replace(told.clone());
+                replicas >= i64::from(count) && known.is_none_or(|known| known == told)
+            }
             Err(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "WAIT");
                 false

@@ -58,7 +58,7 @@ impl Work {
     pub(super) async fn heal(&mut self, room: &RoomKey) {
         let super::Archiver { scripts, keys, ledger, events, .. } = self.archiver.clone();
         let standing = match scripts.read_room(&keys, room).await {
-            Ok(Read::Ok(standing)) if standing.whole => standing,
+            Ok(Read::Ok(standing)) if standing.whole && standing.proved => standing,
             Ok(_) => return events.on(Event::Gap { healed: false }),
             Err(error) => return self.failed(Event::Unavailable { why: error.to_string() }),
         };

@@ -182,8 +182,10 @@ impl Work {
             let oldest = read.entries.first().map(|entry| entry.at);
             let lag = oldest.map_or(Duration::ZERO, |at| since(at, now));
             self.archiver.events.on(Event::Length { lane: number, entries: read.length, lag });
-            if read.entries.is_empty() {
+            if read.length == 0 {
                 lane.moved((self.archiver.clock)());
+            } else if read.entries.is_empty() {
+                // Another time: others came first.
             } else if let Some(batches) = lane.batches {
                 loads.push(load_of(lane.held, batches, read.entries));
             }

@@ -176,7 +176,9 @@ impl Actor {
             deadline: somebody_waits.then(|| RedisMillis::new(deadline)),
         };
         let pinned = store.timed("pin", store.scripts.pin(&store.keys, with)).await?;
-        if matches!(pinned, Pinned::Owned { made: true, .. }) {
+        // A shell acknowledges nothing.
+        let is_born = newborn.is_some_and(|newborn| !newborn.is_shell);
+        if is_born && matches!(pinned, Pinned::Owned { made: true, .. }) {
             store.replicated().await?;
         }
         Ok(pinned)

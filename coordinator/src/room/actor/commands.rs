@@ -197,7 +197,7 @@ impl Actor {
         matches!(&self.state, State::Owned(room) if room.links().of_connection(sid).is_some())
     }
 
-    fn went_unanswered(&mut self, batch: Batch) {
+    pub(super) fn went_unanswered(&mut self, batch: Batch) {
         self.unanswered = Some(batch);
         self.settle_due = Some(crate::clock::instant() + self.node.config.lease.retry_pause());
         self.unheard_since.get_or_insert_with(|| self.node.store_heard_at_ms());

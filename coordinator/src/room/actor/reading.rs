@@ -51,6 +51,11 @@ impl Actor {
             .unanswered
             .take_if(|batch| state.batch == batch.id && state.cv.as_u64() == batch.cell.version);
         if let Some(batch) = made {
+            if self.node.store.replicated().await.is_err() {
+                self.went_unanswered(batch);
+                return;
+            }
+            let State::Owned(room) = &mut self.state else { return };
             self.settle_due = None;
             room.adopt_cell(batch.cell.clone());
             self.committed(batch).await;
@@ -76,9 +81,10 @@ impl Actor {
         if let State::Owned(room) = &self.state
             && !standing.proved
             && self.unproved.is_none()
+            && self.unanswered.is_none()
         {
             // What was acknowledged last may be lost without a trace: no version may be given again. But first comes what
-            // the ledger knows: for it the whole that is written is all there is.
+            // the ledger knows, for which the whole that is written is all there is, and the commit that is to be sent again.
             let before = room.projection().clone();
             self.restore_from(before, Some(&standing)).await;
         }

@@ -235,8 +235,13 @@ impl Actor {
         room.adopt(Projection { settings: state.settings, guests: state.guests, ..before.clone() });
         let cell = Cell { version: room.cell().version.max(state.cell.version), ..state.cell };
         tracing::warn!(cv = cell.version, "the room was loaded without the ledger, which has more of it");
+        let known = room.cell().clone();
         self.meet_cell(&cell);
         if !self.restore_all(before).await {
+            // Settings and cell are recovered together, or not yet.
+            if let State::Owned(room) = &mut self.state {
+                room.adopt_cell(known);
+            }
             return false;
         }
         self.node.metrics.recovered.with_label_values(&["behind"]).inc();

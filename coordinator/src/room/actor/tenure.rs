@@ -111,7 +111,8 @@ impl Actor {
         }
         let unread =
             |lease| OwnedRoom::new(lease, self.names.clone(), Projection::default(), Cell::default());
-        if !*whole && matches!(known, Known::Unreachable) {
+        let is_in_part = !*whole || state.status == "rebuilding";
+        if !is_new && is_in_part && matches!(known, Known::Unreachable) {
             // What is left of it is no more than what nobody knows.
             let (unread, waiting) = (unread(lease), first.or_else(|| newborn.and_then(Newborn::into_joiner)));
             return self.give_back(unread, waiting, ApiError::store_unavailable()).await;
@@ -401,6 +402,8 @@ impl Actor {
         match (lease_of(&pinned, sent, &self.node.store), pinned) {
             (Some(lease), Pinned::Owned { whole, proved, now, state, made, inbox, .. }) => {
                 tracing::info!(token = lease.token().as_u64(), made, whole, "the room is ours again");
+                // Its making may have gone unanswered.
+                let made = made || state.status == "rebuilding";
                 let standing = Standing {
                     whole: whole && !made,
                     proved,
@@ -410,7 +413,7 @@ impl Actor {
                     url: String::new(),
                     state,
                 };
-                if !proved {
+                if !proved || made {
                     // Another may have had it in between, and only the ledger may know.
                     self.unproved.get_or_insert((suspended.cell.version, suspended.projection.sv.as_u64()));
                 }
