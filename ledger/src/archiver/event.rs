@@ -76,7 +76,7 @@ pub enum Event {
         /// What can be done about it.
         remedy: &'static str,
     },
-    /// The ledger knows of the lanes that were taken.
+    /// The ledger takes claims again after it failed, and nothing waits for it.
     LedgerAnswers,
     /// Redis did not answer.
     Unavailable {

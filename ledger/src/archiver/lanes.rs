@@ -82,6 +82,13 @@ impl Work {
         for held in answer.taken {
             self.lanes.insert(held.lane, Lane::new(held, now));
         }
+        // Who has nothing to archive would never learn that the ledger is well again.
+        if !self.is_well
+            && !self.has_claimed
+            && let Some(lane) = self.lanes.values_mut().next()
+        {
+            lane.batches = None;
+        }
         self.renewal().during(self.claim()).await;
         if takes {
             self.shed(answer.share, now);
@@ -115,7 +122,7 @@ impl Work {
                 return;
             }
         };
-        self.archiver.events.on(Event::LedgerAnswers);
+        self.has_claimed = true;
         for (held, claimed) in unclaimed.into_iter().zip(claimed) {
             match claimed {
                 Claimed::Ok { batches } => {

@@ -79,6 +79,8 @@ impl std::fmt::Debug for Archiver {
 pub async fn run(archiver: Archiver, shutdown: CancellationToken) {
     let mut work = Work {
         at_once: archiver.pace.batch,
+        is_well: true,
+        has_claimed: false,
         archiver,
         lanes: BTreeMap::new(),
         floor: 0,
@@ -133,6 +135,10 @@ struct Work {
     pause: Duration,
     /// Entries that are tried at once: what took the ledger too long is never tried again as it is.
     at_once: usize,
+    /// Whether the ledger did its part when it was last asked.
+    is_well: bool,
+    /// Whether it has taken a claim since it failed. That alone proves little: a full one does as well.
+    has_claimed: bool,
 }
 
 /// What was read of one lane.
@@ -149,6 +155,9 @@ impl Work {
     }
 
     fn failed(&mut self, event: Event) {
+        if matches!(event, Event::LedgerUnavailable { .. }) {
+            (self.is_well, self.has_claimed) = (false, false);
+        }
         self.archiver.events.on(event);
         self.pause = (self.pause * 2).clamp(self.archiver.pace.poll, Duration::from_secs(1));
     }
@@ -191,6 +200,10 @@ impl Work {
             }
         }
         if loads.is_empty() {
+            if !self.is_well && self.has_claimed && self.lanes.values().all(|lane| lane.length == 0) {
+                self.is_well = true;
+                self.archiver.events.on(Event::LedgerAnswers);
+            }
             self.pause = Duration::ZERO;
             return false;
         }
@@ -258,6 +271,7 @@ impl Work {
         (now, read_at): (RedisMillis, Duration),
     ) -> bool {
         self.at_once = (self.at_once * 2).min(self.archiver.pace.batch);
+        self.is_well = true;
         let since_read = (self.archiver.clock)().saturating_sub(read_at);
         let mut well = true;
         let mut gaps = Vec::new();

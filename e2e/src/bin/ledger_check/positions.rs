@@ -52,6 +52,7 @@ fn follow(tables: &Tables, entry: &Entry, reached: &mut Reached, findings: &mut 
     findings.demand(entry.token >= reached.token, || {
         format!("{}: its token is lower than {}", place(tables, entry), reached.token)
     });
+    let token = reached.token;
     reached.token = reached.token.max(entry.token);
     let counter = usize::from(entry.counter != 0);
     let before = reached.versions[counter];
@@ -64,7 +65,8 @@ fn follow(tables: &Tables, entry: &Entry, reached: &mut Reached, findings: &mut 
     } else {
         findings.demand(entry.version == before + 1, || {
             let wrong = if entry.version <= before { "a repeat" } else { "a gap" };
-            format!("{}: {wrong} after version {before}", place(tables, entry))
+            let at = place(tables, entry);
+            format!("{at}: {wrong} after version {before}, that under {token}, this by {}", entry.owner)
         });
     }
     reached.versions[counter] = before.max(entry.version);
