@@ -12,7 +12,7 @@ use sqlx::Connection as _;
 use std::time::Duration;
 
 use crate::clients::{Known, assert_refused_for_now};
-use crate::ledger::locked;
+use crate::ledger::{archived, locked};
 use crate::stored::Stored;
 
 /// Versions leap by so much where some may be lost.
@@ -210,11 +210,7 @@ async fn a_failover_loses_what_only_the_primary_knew_and_gives_nothing_twice(
         let owner = Stored::room(&lesson.sentinels.servers[primary], room).owner().await;
         assert!(owner.is_some(), "{room} has people");
     }
-    let lanes_are_empty = || async {
-        let metrics = join_all(lesson.coordinators.iter().map(Coordinator::metrics)).await;
-        metrics.iter().map(|metrics| metrics.sum("dais_lane_entries", &[])).sum::<f64>() < 1.0
-    };
-    wait::until("everything is archived", SOON, lanes_are_empty).await;
+    archived(&lesson.sentinels.servers[primary]).await;
     lesson.nothing_was_given_twice().await;
 }
 
