@@ -1,8 +1,8 @@
 //! Leases are renewed also while the ledger is waited for, or after it failed, so that a slow database costs nobody its
 //! lanes.
 //!
-//! It is done by whoever waits: an archiver that is stopped as a whole loses its lanes, and so does one that does not get
-//! on for [`Pace::stuck`](super::Pace::stuck). That a lease is held still proves nothing to the ledger; its token does.
+//! It is done by whoever waits: an archiver that is stopped as a whole loses its lanes. Nothing is renewed of a lane that does
+//! not get on for [`Pace::stuck`](super::Pace::stuck). That a lease is held still proves nothing to the ledger; its token does.
 
 use redis_scripts::{FenceToken, HeldLane, HoldLanes};
 use std::time::Duration;
