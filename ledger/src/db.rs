@@ -227,9 +227,17 @@ impl Tx {
 
     pub(crate) async fn commit(mut self) -> Result<(), LedgerError> {
         self.raw("COMMIT").await?;
-        // Only what was committed goes back to the pool.
+        // Only what was ended in order goes back to the pool.
         drop(self.connection.take());
         Ok(())
+    }
+
+    /// Ends it as if it had not been, with this for an answer. One that is dropped closes its connection, which the
+    /// server may notice late: until then it holds its locks.
+    pub(crate) async fn roll_back<T>(mut self, answer: T) -> Result<T, LedgerError> {
+        self.raw("ROLLBACK").await?;
+        drop(self.connection.take());
+        Ok(answer)
     }
 
     fn connection(&mut self) -> Result<&mut sqlx::AnyConnection, LedgerError> {

@@ -4,6 +4,7 @@ use key_prefix::RoomKey;
 pub use redis_scripts::LaneAnswer as KeptAnswer;
 use redis_scripts::{CellVersion, FenceToken, LaneEntry, RedisMillis, SettingsVersion};
 use std::fmt;
+use std::str::FromStr;
 
 /// A committed change, as its script wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,70 @@ pub enum Counter {
     Instance = 2,
 }
 
+impl Counter {
+    const WORDS: [(Self, &'static str); 3] =
+        [(Self::Cell, "cell"), (Self::Settings, "settings"), (Self::Instance, "instance")];
+}
+
+/// An entry's name, the same in its lane and in the ledger: counter, token, version, and a digest that tells entries of
+/// one position apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryId {
+    /// Which version it raised.
+    pub counter: Counter,
+    /// The owner's token.
+    pub token: FenceToken,
+    /// The version that it made.
+    pub version: u64,
+    /// 16 hexadecimal digits.
+    pub digest: String,
+}
+
+impl EntryId {
+    /// Its shape, as a regular expression.
+    pub const PATTERN: &str = "(cell|settings|instance)-[0-9]{1,16}-[0-9]{1,16}-[0-9a-f]{16}";
+    /// Characters of the longest.
+    pub const LONGEST: usize = 59;
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counter, token, version, digest } = self;
+        let (_, word) = Counter::WORDS[*counter as usize];
+        write!(f, "{word}-{}-{version}-{digest}", token.as_u64())
+    }
+}
+
+/// What is no [`EntryId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no entry's id")]
+pub struct NoEntryId;
+
+impl FromStr for EntryId {
+    type Err = NoEntryId;
+
+    fn from_str(text: &str) -> Result<Self, NoEntryId> {
+        // So many digits are exact wherever numbers are floating.
+        let number = |part: &str| {
+            let fits = (1..=16).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+            part.parse().ok().filter(|_| fits)
+        };
+        let mut parts = text.split('-');
+        let mut part = || parts.next().ok_or(NoEntryId);
+        let word = part()?;
+        let counter = Counter::WORDS.iter().find(|(_, known)| *known == word).ok_or(NoEntryId)?.0;
+        let token = FenceToken::new(number(part()?).ok_or(NoEntryId)?);
+        let version = number(part()?).ok_or(NoEntryId)?;
+        let digest = part()?.to_owned();
+        let is_digest =
+            digest.len() == 16 && digest.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_digest || parts.next().is_some() {
+            return Err(NoEntryId);
+        }
+        Ok(Self { counter, token, version, digest })
+    }
+}
+
 impl Entry {
     /// Makes sense of what stands in a lane.
     ///
@@ -135,6 +200,12 @@ impl Entry {
             hasher.update(part.as_bytes()).update(&[0]);
         }
         hasher.finalize().to_hex().as_str().chars().take(16).collect()
+    }
+
+    /// Its name.
+    pub fn id(&self) -> EntryId {
+        let Position { counter, token, version, .. } = self.position();
+        EntryId { counter, token, version, digest: self.digest() }
     }
 
     /// Where it stands.
@@ -209,5 +280,41 @@ fn change_of(found: &LaneEntry) -> Result<Change, String> {
         }
         ("instance", ..) => Ok(Change::Instance),
         (kind, ..) => Err(format!("no change: kind {kind:?} with cv {:?} and sv {:?}", found.cv, found.sv)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_id_is_read_as_it_is_written(
+            counter in 0..3_usize, token in 0..1_u64 << 53, version in 0..1_u64 << 53, digest in "[0-9a-f]{16}"
+        ) {
+            let (counter, _) = Counter::WORDS[counter];
+            let id = EntryId { counter, token: FenceToken::new(token), version, digest };
+            prop_assert!(id.to_string().len() <= EntryId::LONGEST);
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+
+        #[test]
+        fn what_is_no_id_is_refused(text in ".{0,80}") {
+            let _: Result<EntryId, NoEntryId> = text.parse();
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_an_id_is_none() {
+        let digest = "0123456789abcdef";
+        for bad in
+            ["", "cell", "cell-1-2", "sell-1-2-", "cell--2-", "cell-1-+2-", "cell-12345678901234567-2-"]
+        {
+            assert_eq!(format!("{bad}{digest}").parse::<EntryId>(), Err(NoEntryId), "{bad}");
+        }
+        for bad in ["cell-1-2-0123456789ABCDEF", "cell-1-2-0123", "cell-1-2-0123456789abcdef-"] {
+            assert_eq!(bad.parse::<EntryId>(), Err(NoEntryId), "{bad}");
+        }
     }
 }

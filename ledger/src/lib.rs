@@ -32,13 +32,13 @@ mod url;
 
 pub use archive::{Archived, Claimed, LaneBatch, LaneOutcome};
 pub use db::{Dialect, Options};
-pub use entry::{Change, Counter, Entry, KeptAnswer, Poison, Position, RoomDigest};
+pub use entry::{Change, Counter, Entry, EntryId, KeptAnswer, NoEntryId, Poison, Position, RoomDigest};
 pub use error::{Cause, LedgerError, OpenError};
 pub use migrate::SCHEMA;
 pub use recover::{Answer, Head, Recovered};
 pub use state::RoomState;
 pub use subscription::{Filter, FilterError, Subscription, Subscriptions};
-pub use timeline::Row;
+pub use timeline::{Before, Row};
 pub use url::{Address, AddressError};
 
 use std::collections::BTreeMap;

@@ -6,9 +6,7 @@
 use key_prefix::RoomKey;
 use redis_scripts::{Enqueue, Enqueued, Keep, Read, RedisMillis, Report, SettingsVersion, Updated};
 use room_cell::{Actor as By, Command, Limits, MediaReport, Validated};
-use serde_json::Value;
 use socketioxide::socket::Sid;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,8 +77,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 4;
 /// Commands and callbacks that may wait in one room's inbox.
 const INBOX: usize = 10_000;
-/// Entries of a lane that are looked through for one page of a timeline.
-const SCAN: usize = 2_000;
 
 /// Executes a command.
 pub async fn execute(node: &Arc<Node>, app: &Arc<App>, request: Request) -> Result<Done, ApiError> {
@@ -406,90 +402,4 @@ pub async fn report(
             Err(ApiError::new(ErrorCode::RateLimited, full))
         }
     }
-}
-
-/// One entry of a room's timeline.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Passed {
-    /// Where it stands: in its lane, or behind `0-` in the ledger.
-    pub id: String,
-    /// `cell`, `settings`, `guest`, or `state` of a room that was written anew.
-    pub kind: String,
-    /// When, in Unix milliseconds by Redis's clock.
-    pub at: u64,
-    /// `name/incarnation` of the owner at that time; empty: nobody owned the room.
-    pub owner: String,
-    /// The owner's fencing token.
-    pub token: u64,
-    /// The version that it made.
-    pub version: u64,
-    /// Committed by an owner whose time was over, on data that was lost since: without effect.
-    pub superseded: bool,
-    /// The command with its actor and its events, or the patch.
-    pub entry: Value,
-}
-
-impl Passed {
-    fn position(&self) -> (bool, u64, u64) {
-        (matches!(&*self.kind, "settings" | "guest"), self.token, self.version)
-    }
-}
-
-/// A page of a room's timeline, newest first, and where the next one begins.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Timeline {
-    /// Its entries.
-    pub entries: Vec<Passed>,
-    /// Where the next page begins; `None`: this was the last.
-    pub next: Option<String>,
-}
-
-/// Reads a page of a room's timeline: what waits in its lane, and behind that what the ledger has.
-pub async fn timeline(
-    node: &Arc<Node>,
-    room: &RoomKey,
-    before: Option<&str>,
-    limit: usize,
-) -> Result<Timeline, ApiError> {
-    let store = &node.store;
-    let in_ledger = |before: &str| before.strip_prefix("0-").and_then(|seq| seq.parse().ok());
-    let mut page = Timeline::default();
-    if before.is_none_or(|before| in_ledger(before).is_none()) {
-        let read = store.scripts.timeline(&store.keys, room, before, SCAN, limit);
-        let tail = store.timed("timeline", read).await?;
-        page.entries.extend(tail.entries.into_iter().map(|entry| Passed {
-            version: entry.version(),
-            id: entry.id,
-            kind: entry.kind,
-            at: entry.at.as_u64(),
-            owner: entry.owner,
-            token: entry.token.as_u64(),
-            superseded: false,
-            entry: serde_json::from_str(&entry.entry).unwrap_or_default(),
-        }));
-        if tail.next.is_some() {
-            return Ok(Timeline { next: tail.next, ..page });
-        }
-    }
-    let room_left = limit.saturating_sub(page.entries.len()).max(1);
-    let rows =
-        node.books.ask(node.books.ledger.timeline(room, before.and_then(in_ledger), room_left as u64)).await;
-    let Some(rows) = rows else {
-        return Err(ApiError::new(ErrorCode::LedgerUnavailable, "the ledger is out of reach"));
-    };
-    page.next = rows.last().filter(|_| rows.len() >= room_left).map(|row| format!("0-{}", row.seq));
-    let seen: HashSet<_> = page.entries.iter().map(Passed::position).collect();
-    let archived = rows.into_iter().map(|row| Passed {
-        id: format!("0-{}", row.seq),
-        kind: row.kind,
-        at: row.at.as_u64(),
-        owner: row.owner,
-        token: row.token.as_u64(),
-        version: row.version,
-        superseded: row.superseded,
-        entry: serde_json::from_str(&row.body).unwrap_or_default(),
-    });
-    // What moved from the lane into the ledger meanwhile is in both.
-    page.entries.extend(archived.filter(|entry| !seen.contains(&entry.position())));
-    Ok(page)
 }

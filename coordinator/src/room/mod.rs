@@ -31,4 +31,5 @@ pub mod recent;
 pub mod registry;
 pub mod replies;
 pub mod snapshot;
+pub mod timeline;
 pub mod work;

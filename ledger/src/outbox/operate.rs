@@ -141,7 +141,7 @@ impl Ledger {
     pub async fn outbox_retry(&self, app: &str, seq: u64, now: RedisMillis) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return Ok(Operated::Missing) };
+            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
             enqueue(&mut tx, &found, now).await?;
             let sql = tx
                 .sql(
@@ -171,7 +171,7 @@ impl Ledger {
     ) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return Ok(Operated::Missing) };
+            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
             enqueue(&mut tx, &found, now).await?;
             let sql = tx
                 .sql("UPDATE outbox SET state = ?, open = NULL, done_at = ?, last_error = ? WHERE seq = ? AND open = 1")
@@ -181,7 +181,7 @@ impl Ledger {
                 .number(seq);
             let changed = tx.execute(sql).await?;
             if changed == 0 {
-                return Ok(Operated::Stands(found.state));
+                return tx.roll_back(Operated::Stands(found.state)).await;
             }
             // Whoever has the queue goes on with it as soon as their own try is over.
             if !is_claimed(&mut tx, &found, now).await? {
@@ -201,7 +201,7 @@ impl Ledger {
     pub async fn outbox_drop(&self, app: &str, seq: u64, now: RedisMillis) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return Ok(Operated::Missing) };
+            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
             let sql = tx
                 .sql("UPDATE outbox SET state = ?, done_at = ? WHERE seq = ? AND state = ?")
                 .number(State::Dropped as u64)
@@ -249,7 +249,7 @@ async fn is_claimed(tx: &mut Tx, found: &Found, now: RedisMillis) -> Result<bool
 async fn operated(mut tx: Tx, sql: crate::db::Sql, found: &Found) -> Result<Operated, LedgerError> {
     let changed = tx.execute(sql).await?;
     if changed == 0 {
-        return Ok(Operated::Stands(found.state));
+        return tx.roll_back(Operated::Stands(found.state)).await;
     }
     tx.commit().await?;
     Ok(Operated::Done)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{Ledger, LedgerError, Options};
+use ledger::{Before, Ledger, LedgerError, Options};
 use sqlx::Executor;
 
 use super::life::Life;
@@ -54,7 +54,7 @@ async fn i_14_an_archive_that_is_cancelled_anywhere_takes_effect_wholly_or_not_a
         let archive = world.ledger.archive(&batches, &world.archiver.subscriptions, NOW);
         drop(tokio::time::timeout(Duration::from_millis(ms), archive).await);
         // What was broken off is in nobody's way.
-        let rows = world.ledger.timeline(&life.room, None, 500).await.unwrap().len();
+        let rows = world.ledger.timeline(&life.room, Before::Everything, 500).await.unwrap().len();
         assert!(rows == 0 || rows == life.entries.len(), "{rows} rows");
     }
     world.archiver.claims(batches[0].lane).await;

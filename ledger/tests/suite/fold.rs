@@ -1,6 +1,6 @@
 //! The log, folded, is what the room was.
 
-use ledger::{Change, RoomState};
+use ledger::{Before, Change, Entry, RoomState};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis_scripts::{CellVersion, FenceToken, SettingsVersion};
@@ -308,9 +308,18 @@ async fn answers_come_back_with_their_room_and_its_history_in_pages() {
     let kept: Vec<_> = life.entries.iter().filter_map(|entry| entry.answer.clone()).collect();
     assert_eq!(recovered.answers.iter().map(|answer| answer.kept.clone()).collect::<Vec<_>>(), kept);
 
-    let newest = world.ledger.timeline(&life.room, None, 20).await.unwrap();
-    let rest = world.ledger.timeline(&life.room, Some(newest[19].seq), 20).await.unwrap();
+    let page = |before| world.ledger.timeline(&life.room, before, 20);
+    let newest = page(Before::Everything).await.unwrap();
+    let rest = page(Before::Archived(&newest[19].id)).await.unwrap();
+    let ids: Vec<_> = newest.iter().chain(&rest).map(|row| row.id.clone()).collect();
+    assert_eq!(ids, life.entries.iter().rev().map(Entry::id).collect::<Vec<_>>());
     let bodies: Vec<_> = newest.iter().chain(&rest).map(|row| &row.body).collect();
     assert_eq!(bodies, life.entries.iter().rev().map(|entry| &entry.body).collect::<Vec<_>>());
+    // What is on its way is behind everything that is there; what was pruned is before it.
+    assert_eq!(page(Before::Waiting(&newest[19].id)).await.unwrap(), rest);
+    life.lives(1);
+    let unknown = life.entries.last().unwrap().id();
+    assert_eq!(world.ledger.timeline(&life.room, Before::Waiting(&unknown), 20).await.unwrap(), newest);
+    assert_eq!(world.ledger.timeline(&life.room, Before::Archived(&unknown), 20).await.unwrap(), []);
     assert_eq!(world.ledger.room(&super::life::room("nowhere")).await.unwrap(), None);
 }

@@ -1,6 +1,6 @@
 //! Each entry takes effect once, whoever feeds it, how often, and in which order.
 
-use ledger::{Archived, Claimed, LaneOutcome};
+use ledger::{Archived, Before, Claimed, LaneOutcome};
 use redis_scripts::FenceToken;
 use room_cell::{Actor, Command};
 
@@ -125,7 +125,7 @@ async fn i_14_entries_of_an_owner_whose_time_was_over_are_kept_and_never_replaye
     assert_eq!(world.count("SELECT COUNT(*) FROM log WHERE superseded = 1").await, 4);
     assert_eq!(world.count("SELECT COUNT(*) FROM outbox").await, events);
     world.has(&life).await;
-    let rows = world.ledger.timeline(&life.room, None, 100).await.unwrap();
+    let rows = world.ledger.timeline(&life.room, Before::Everything, 100).await.unwrap();
     assert_eq!(rows.iter().filter(|row| row.superseded).count(), 4);
 }
 
