@@ -141,7 +141,9 @@ impl Ledger {
     pub async fn outbox_retry(&self, app: &str, seq: u64, now: RedisMillis) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
+            let Some(found) = find(&mut tx, app, seq).await? else {
+                return tx.roll_back(Operated::Missing).await;
+            };
             enqueue(&mut tx, &found, now).await?;
             let sql = tx
                 .sql(
@@ -171,7 +173,9 @@ impl Ledger {
     ) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
+            let Some(found) = find(&mut tx, app, seq).await? else {
+                return tx.roll_back(Operated::Missing).await;
+            };
             enqueue(&mut tx, &found, now).await?;
             let sql = tx
                 .sql("UPDATE outbox SET state = ?, open = NULL, done_at = ?, last_error = ? WHERE seq = ? AND open = 1")
@@ -201,7 +205,9 @@ impl Ledger {
     pub async fn outbox_drop(&self, app: &str, seq: u64, now: RedisMillis) -> Result<Operated, LedgerError> {
         let work = async {
             let mut tx = self.db.begin(For::Writing).await?;
-            let Some(found) = find(&mut tx, app, seq).await? else { return tx.roll_back(Operated::Missing).await };
+            let Some(found) = find(&mut tx, app, seq).await? else {
+                return tx.roll_back(Operated::Missing).await;
+            };
             let sql = tx
                 .sql("UPDATE outbox SET state = ?, done_at = ? WHERE seq = ? AND state = ?")
                 .number(State::Dropped as u64)
