@@ -53,6 +53,7 @@ pub mod resp;
 pub mod sentinels;
 pub mod servers;
 pub mod small_disk;
+pub mod streams;
 pub mod token;
 pub mod vendors;
 pub mod wait;

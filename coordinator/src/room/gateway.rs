@@ -198,9 +198,12 @@ fn kept(key: &Idempotency, digest: &str, answer: &str) -> Result<Done, ApiError>
 
 /// Takes a room that nobody has, for what waits in it.
 pub fn adopt(node: &Arc<Node>, app: &Arc<App>, room: &RoomKey) {
-    let handle = node.rooms.enter(node, app, room);
-    // A full mailbox has an actor that looks into the inbox at the next heartbeat.
-    _ = handle.tell(Work::Inbox);
+    for _ in 0..ATTEMPTS {
+        // A full mailbox has an actor that looks into the inbox at the next heartbeat.
+        if !matches!(node.rooms.enter(node, app, room).tell(Work::Inbox), Err(Refusal::Gone)) {
+            return;
+        }
+    }
 }
 
 /// Makes a room, opens a closed one again, or finds it.

@@ -2,7 +2,7 @@
 
 use e2e::callback::sign;
 use e2e::token::APP;
-use e2e::wait;
+use e2e::{streams, wait};
 use futures_util::future::join_all;
 use key_prefix::{KeyKind, Keys, Prefix};
 use room_cell::{Cell, MediaIdentity};
@@ -152,16 +152,9 @@ fn keys(people: &[Person], kind: KeyKind) -> Vec<String> {
 
 /// Waits until nothing is in an inbox any more.
 async fn applied(server: &Server, people: &[Person]) {
-    const WAITING: &str =
-        "local n = 0 for _, key in ipairs(KEYS) do n = n + redis.call('XLEN', key) end return n";
-    let keys = keys(people, KeyKind::Inbox);
-    let count = keys.len().to_string();
-    let command: Vec<&str> =
-        ["EVAL", WAITING, &count].into_iter().chain(keys.iter().map(String::as_str)).collect();
-    wait::until("all of them are applied", Duration::from_secs(60), || async {
-        server.redis().command(&command).await.number() == Some(0)
-    })
-    .await;
+    let inboxes = keys(people, KeyKind::Inbox);
+    let is_empty = || async { streams::waiting(server.redis(), &inboxes).await == Some(0) };
+    wait::until("all of them are applied", Duration::from_secs(60), is_empty).await;
 }
 
 async fn versions(server: &Server, people: &[Person]) -> Vec<u64> {

@@ -17,10 +17,9 @@ use e2e::databases::{Database, Kind};
 use e2e::http;
 use e2e::servers::{Flavor, RedisServer};
 use e2e::token::{APP, Token};
-use e2e::wait;
+use e2e::{streams, wait};
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use key_prefix::{Keys, LANES, Prefix};
 use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -95,16 +94,8 @@ async fn measure(kind: Kind, rooms: usize) -> String {
 
 /// Waits until everything that was committed is in the ledger.
 async fn archived(redis: &RedisServer) {
-    let keys = Keys::new(Prefix::parse("test").expect("a prefix"));
-    wait::until("everything is archived", ARCHIVED, || async {
-        for lane in 0..LANES {
-            if redis.command(&["XLEN", &keys.lane_at(lane).to_string()]).await.number() != Some(0) {
-                return false;
-            }
-        }
-        true
-    })
-    .await;
+    let is_empty = || async { streams::waiting_in_lanes(redis).await == Some(0) };
+    wait::until("everything is archived", ARCHIVED, is_empty).await;
 }
 
 /// Sends every room its requests, many rooms at once; says how long that took, and each room.

@@ -7,8 +7,8 @@ use e2e::driver::Driver;
 use e2e::process::Process;
 use e2e::servers::RedisServer;
 use e2e::wait::{self, SOON};
-use e2e::{http, place};
-use key_prefix::{KeyKind, Keys, LANES, Prefix};
+use e2e::{http, place, streams};
+use key_prefix::{KeyKind, Keys, Prefix};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -26,12 +26,10 @@ fn keys() -> Keys {
 /// Waits until everything that was committed is in the ledger.
 pub(crate) async fn archived(redis: &RedisServer) {
     wait::eventually(SOON, || async {
-        let mut waiting = 0;
-        for lane in 0..LANES {
-            waiting +=
-                redis.command(&["XLEN", &keys().lane_at(lane).to_string()]).await.number().unwrap_or(0);
+        match streams::waiting_in_lanes(redis).await {
+            Some(0) => Ok(()),
+            waiting => Err(format!("in lanes: {waiting:?}")),
         }
-        if waiting == 0 { Ok(()) } else { Err(waiting) }
     })
     .await;
 }

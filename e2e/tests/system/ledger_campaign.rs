@@ -14,9 +14,10 @@ use e2e::databases::{Database, Kind};
 use e2e::driver::Driver;
 use e2e::process::Process;
 use e2e::servers::{Flavor, Fsync, ServerOptions};
+use e2e::streams;
 use e2e::wait::{self, SOON};
 use futures_util::future::join_all;
-use key_prefix::{Keys, LANES, Prefix};
+use key_prefix::LANES;
 use std::process::Command;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -37,10 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Entries that may wait in all lanes before more is killed: on a slow machine nothing would get on between kills.
 const BACKLOG: i64 = 3_000;
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
-
-/// Entries in all lanes.
-const WAITING: &str =
-    "local n = 0 for _, lane in ipairs(KEYS) do n = n + redis.call('XLEN', lane) end return n";
 
 /// The system, and everybody who uses it.
 struct Campaign {
@@ -144,18 +141,10 @@ impl Campaign {
         self.acknowledges(more).await;
         self.database.restart().await;
         self.cluster[at].restart().await;
-        let keeps_up = || async { self.waiting().await.is_some_and(|waiting| waiting < BACKLOG) };
+        let keeps_up = || async {
+            streams::waiting_in_lanes(&self.cluster.redis).await.is_some_and(|waiting| waiting < BACKLOG)
+        };
         wait::until("the archivers keep up", PATIENCE, keeps_up).await;
-    }
-
-    /// Entries in all lanes; `None`: Redis does not say.
-    async fn waiting(&self) -> Option<i64> {
-        let keys = Keys::new(Prefix::parse("test").expect("a prefix"));
-        let lanes: Vec<String> = (0..LANES).map(|lane| keys.lane_at(lane).to_string()).collect();
-        let count = lanes.len().to_string();
-        let mut command = vec!["EVAL", WAITING, &count];
-        command.extend(lanes.iter().map(String::as_str));
-        self.cluster.redis.command(&command).await.number()
     }
 
     /// Ends the load, and waits until everything that is in the lanes is in the ledger and everything that is in the
@@ -166,7 +155,7 @@ impl Campaign {
             caller.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
         }
         wait::eventually(PATIENCE, || async {
-            let waiting = self.waiting().await.ok_or("Redis does not say")?;
+            let waiting = streams::waiting_in_lanes(&self.cluster.redis).await.ok_or("Redis does not say")?;
             let mut ledger = self.database.connect().await.map_err(|error| error.to_string())?;
             let open = sqlx::query_scalar("SELECT COUNT(*) FROM outbox WHERE open = 1");
             let open: i64 = open.fetch_one(&mut ledger).await.map_err(|error| error.to_string())?;

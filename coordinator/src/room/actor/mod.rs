@@ -32,6 +32,7 @@ use self::external::External;
 use self::speakers::Speakers;
 use super::batch::{Batch, Step};
 use super::desk::Did;
+use super::gateway;
 use super::names::RoomNames;
 use super::owned::{OwnedRoom, SuspendedRoom};
 use super::presence::PresenceWindow;
@@ -159,10 +160,16 @@ pub(super) fn spawn(
         // First out of the registry, then the mailbox closed: whoever finds it closed finds a new actor.
         node.rooms.forget(&node, &room, id);
         work.close();
+        let mut has_inbox = false;
         while let Some(waiting) = work.recv().await {
-            if let State::Refused(pinned) = &actor.state {
-                actor.turn_away(waiting, pinned);
+            match &actor.state {
+                State::Refused(pinned) => actor.turn_away(waiting, pinned),
+                // It was put there when nobody had the room any more, and nobody else was told.
+                _ => has_inbox |= matches!(waiting, Work::Inbox),
             }
+        }
+        if has_inbox {
+            gateway::adopt(&node, &actor.app, &room);
         }
     };
     tokio::spawn(task.instrument(span));
