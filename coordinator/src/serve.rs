@@ -103,6 +103,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         append_only = server.append_only,
         "Redis is fit"
     );
+    store::append_file::watch(client.clone(), &server);
     let scripts = Scripts::new(client);
     let ledger = open_ledger(&config).await?;
     agree(&ledger, &scripts, &keys, &config).await?;

@@ -4,9 +4,10 @@ use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::Builder;
 use fred::types::config::{Config, ReconnectPolicy};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -221,6 +222,19 @@ impl RedisServer {
     /// SIGKILL.
     pub async fn kill(&mut self) {
         self.process.kill().await;
+    }
+
+    /// Takes out of the append-only file what the last kill left half-written, as its operator should before each start.
+    /// A server whose package has no tool for that needs none.
+    pub fn repair(&self) {
+        let manifest = self.folder.path().join("appendonlydir/appendonly.aof.manifest");
+        let mut command = Command::new("redis-check-aof");
+        command.arg("--fix").arg(manifest).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut tool) = command.spawn() else { return };
+        // It asks only where there is something to take out.
+        _ = tool.stdin.take().expect("it is piped").write_all(b"y\n");
+        let output = tool.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
     /// SIGSTOP: connections stay, nothing is answered.

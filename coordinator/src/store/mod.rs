@@ -1,5 +1,6 @@
 //! The connections to Redis, and the proof that it is one we can trust.
 
+pub mod append_file;
 pub mod index;
 pub mod proof;
 pub mod replicas;

@@ -18,6 +18,17 @@ pub struct Server {
     pub append_only: bool,
 }
 
+/// The first Valkey that leaves nothing of a half-written script in its append-only file.
+const VALKEY_WHOLE: [u32; 3] = [9, 1, 2];
+
+impl Server {
+    /// Whether it may execute half of a script at its second start after it was killed over it.
+    pub fn may_bring_back_halves(&self) -> bool {
+        let version: Vec<u32> = self.version.split('.').map_while(|part| part.parse().ok()).collect();
+        self.append_only && (self.kind != "valkey" || version.as_slice() < VALKEY_WHOLE.as_slice())
+    }
+}
+
 /// What is wrong with a server, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
@@ -102,7 +113,7 @@ impl fmt::Display for Unfit {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
 }
 
@@ -161,7 +172,12 @@ mod tests {
         let server = prove(GOOD, false, false).unwrap();
         assert_eq!((server.kind, server.version.as_str(), server.append_only), ("redis", "7.0.15", true));
         let valkey = GOOD.replace("redis_version:7.0.15", "redis_version:7.2.4\r\nvalkey_version:9.1.2");
-        assert_eq!(prove(&valkey, false, false).unwrap().kind, "valkey");
+        let valkey = prove(&valkey, false, false).unwrap();
+        assert_eq!(valkey.kind, "valkey");
+        assert!(server.may_bring_back_halves() && !valkey.may_bring_back_halves());
+        let older = |version: &str| Server { version: version.to_owned(), ..valkey.clone() };
+        assert!(["8.1.4", "9.1.1", "9.1", ""].into_iter().all(|it| older(it).may_bring_back_halves()));
+        assert!(["9.1.10", "9.2.0", "10.0.0"].into_iter().all(|it| !older(it).may_bring_back_halves()));
     }
 
     #[test]

@@ -133,6 +133,7 @@ impl Campaign {
                     let missed = self.load.refused() + self.chance.below(50);
                     let is_missed = || async { self.load.refused() >= missed };
                     wait::until("it is missed", PATIENCE, is_missed).await;
+                    self.cluster.redis.repair();
                     self.cluster.redis.restart().await;
                 }
             }

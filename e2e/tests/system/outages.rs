@@ -6,13 +6,15 @@ use e2e::driver::Driver;
 use e2e::servers::{Flavor, Fsync, RedisServer, ServerOptions};
 use e2e::wait::{self, SOON};
 use serde_json::{Value, json};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::clients::{Known, assert_refused_for_now, together};
+use crate::clients::{Known, assert_refused_for_now, insist, together};
 use crate::stored::{Stored, incarnations};
 
 const ROOM: &str = "math-101";
@@ -346,4 +348,52 @@ async fn i_2_a_wiped_redis_is_written_anew_from_a_living_owner() {
         wait::until("every instance is known again", SOON, known).await;
     }
     lesson.all_is_as_before(SOON).await;
+}
+
+/// Commands as they stand in an append-only file.
+fn in_file(commands: &[&[&str]]) -> String {
+    let written = commands.iter().map(|parts| {
+        let parts = parts.iter().map(|part| format!("${}\r\n{part}\r\n", part.len()));
+        format!("*{}\r\n{}", parts.len(), parts.collect::<String>())
+    });
+    written.collect()
+}
+
+#[tokio::test]
+async fn i_14_half_of_what_redis_was_killed_over_is_never_done() {
+    let mut lesson = Lesson::begin(Duration::from_millis(500)).await;
+    let set = lesson.set("ann", "before", 1).await;
+    assert_eq!(set["ok"], true, "{set}");
+    let redis = &mut lesson.cluster.redis;
+    redis.kill().await;
+    let folder = fs::read_dir(redis.folder().join("appendonlydir")).expect("a file in parts");
+    let mut files: Vec<_> = folder.map(|file| file.expect("a file").path()).collect();
+    files.retain(|file| file.to_string_lossy().ends_with(".incr.aof"));
+    let [file] = &files[..] else { panic!("one file is appended to: {files:?}") };
+    let half = in_file(&[&["MULTI"], &["SET", "half", "done"], &["SET", "other half", "done"]]);
+    let mut file = OpenOptions::new().append(true).open(file).expect("the file");
+    file.write_all(&half.as_bytes()[..half.len() - 6]).expect("half of a script's effects");
+    redis.restart().await;
+    let redis = &lesson.cluster.redis;
+    if !redis.command(&["INFO", "server"]).await.text().contains("valkey_version") {
+        wait::until("the file is written anew", SOON, || async {
+            let info = redis.command(&["INFO", "persistence"]).await.text();
+            info.contains("aof_rewrites:1") && info.contains("aof_rewrite_in_progress:0")
+        })
+        .await;
+    }
+    let set = insist(
+        &lesson.driver,
+        "ann",
+        "room:update",
+        &json!({ "room": ROOM, "settings": { "custom": { "n": 2 } } }),
+    )
+    .await;
+    assert_eq!(set["ok"], true, "{set}");
+
+    let redis = &mut lesson.cluster.redis;
+    redis.restart().await;
+    assert_eq!(redis.command(&["EXISTS", "half", "other half"]).await.number(), Some(0));
+    let stands = lesson.stored().settings().await;
+    assert_eq!((&stands["custom"]["before"], &stands["custom"]["n"]), (&json!(1), &json!(2)), "{stands}");
 }
