@@ -52,34 +52,28 @@ pub fn watch(client: Client, server: &Server) {
 
 async fn renew(client: &Client) -> Result<(), Error> {
     loop {
-        let info: String = match client.info(Some(InfoKind::Persistence)).await {
-            Ok(info) => info,
-            // Whoever connects again comes here again.
-            Err(_) => return Ok(()),
-        };
-        match need(&info) {
-            Need::Nothing => return Ok(()),
-            Need::Patience => tokio::time::sleep(PAUSE).await,
-            Need::Rewrite => {
-                return match client.bgrewriteaof::<String>().await {
-                    Ok(_) => {
-                        tracing::info!("Redis was started: its append-only file is written anew");
-                        Ok(())
-                    }
-                    // Another instance was faster, or the connection is gone.
-                    Err(error) if error.details().contains("in progress") => Ok(()),
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            ErrorKind::IO | ErrorKind::Timeout | ErrorKind::Canceled
-                        ) =>
-                    {
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                };
+        let asked = async {
+            let info: String = client.info(Some(InfoKind::Persistence)).await?;
+            match need(&info) {
+                Need::Rewrite => {
+                    let _: String = client.bgrewriteaof().await?;
+                    tracing::info!("Redis was started: its append-only file is written anew");
+                    Ok::<_, Error>(Need::Nothing)
+                }
+                need => Ok(need),
             }
+        };
+        match asked.await {
+            Ok(Need::Patience | Need::Rewrite) => {}
+            Ok(Need::Nothing) => return Ok(()),
+            // The instance ends.
+            Err(error) if *error.kind() == ErrorKind::Canceled => return Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::IO | ErrorKind::Timeout) => {}
+            // Another instance was faster.
+            Err(error) if error.details().contains("in progress") => return Ok(()),
+            Err(error) => return Err(error),
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
