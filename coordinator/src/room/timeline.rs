@@ -52,7 +52,8 @@ impl Bookmark {
     /// Its shape, as a regular expression.
     pub fn pattern() -> String {
         let id = EntryId::PATTERN;
-        format!("^([0-9]{{1,19}}-[0-9]{{1,19}}|([0-9]{{1,19}}-[0-9]{{1,19}}~)?{id})$")
+        let stream = "[1-9][0-9]{0,18}-[0-9]{1,19}";
+        format!("^({stream}|({stream}~)?{id})$")
     }
 
     /// Characters of the longest.
@@ -81,7 +82,9 @@ impl FromStr for Bookmark {
         // So many digits are always a number of 64 bits.
         let is_number =
             |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-        let is_stream = |it: &str| it.split_once('-').is_some_and(|(ms, n)| is_number(ms) && is_number(n));
+        // Before the least of all ids there is nothing that Redis could look for.
+        let fits = |(ms, n): (&str, &str)| is_number(ms) && !ms.starts_with('0') && is_number(n);
+        let is_stream = |it: &str| it.split_once('-').is_some_and(fits);
         match text.split_once('~') {
             Some((stream, id)) if is_stream(stream) => match id.parse() {
                 Ok(id) => Ok(Self::Lane(stream.to_owned(), Some(id))),
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn a_page_ends_at_an_entry_wherever_that_is() {
         let id = "cell-1764468000000-41-0123456789abcdef";
-        for good in ["17-0", "0-5", id, &format!("1764468000000-12~{id}")] {
+        for good in ["17-0", "1-0", id, &format!("1764468000000-12~{id}")] {
             assert_eq!(good.parse::<Bookmark>().map(|it| it.to_string()), Ok(good.to_owned()));
             assert!(good.len() <= Bookmark::LONGEST);
         }
@@ -173,6 +176,9 @@ mod tests {
             "17-",
             "-17",
             "1-2-3",
+            "0-0",
+            "0-5",
+            "017-0",
             "1-2~",
             "~",
             &format!("~{id}"),

@@ -6,7 +6,7 @@ use e2e::cluster::Cluster;
 use e2e::driver::{Driver, Event};
 use e2e::http;
 use e2e::metrics::Metrics;
-use e2e::wait::SOON;
+use e2e::wait::{self, SOON};
 use key_prefix::KeyKind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -244,7 +244,7 @@ async fn i_5_a_watcher_that_redis_forgot_is_noted_again_and_told_what_it_missed(
         of_card && settings == Some(&json!("far_field"))
     };
     driver.wait_event("elsewhere", since, SOON, is_told).await;
-    e2e::wait::until("the watcher is noted again", SOON, || async {
+    wait::until("the watcher is noted again", SOON, || async {
         let watchers = cluster.redis.command(&["SMEMBERS", key]).await.texts();
         watchers.iter().any(|watcher| watcher.starts_with("b/"))
     })
@@ -424,7 +424,13 @@ async fn metrics_are_what_the_documentation_promises() {
     });
     let names: Vec<&str> = names.collect();
     assert!(names.len() >= 17, "{names:?}");
-    let (a, b) = (cluster[0].metrics().await, cluster[1].metrics().await);
+    let told = async || (cluster[0].metrics().await, cluster[1].metrics().await);
+    wait::until("what was done is archived", SOON, || async {
+        let (a, b) = told().await;
+        a.has("dais_archived_total") || b.has("dais_archived_total")
+    })
+    .await;
+    let (a, b) = told().await;
     for name in names {
         let full = format!("dais_{name}");
         // Counters with labels appear with their first event; these need one that does not come here.
