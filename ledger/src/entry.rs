@@ -300,8 +300,10 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_id_is_refused(text in ".{0,80}") {
-            let _: Result<EntryId, NoEntryId> = text.parse();
+        fn any_text_is_read(text in "(cell|settings|.{0,9})?(-[0-9]{0,20}){0,3}(-[0-9a-f]{0,18})?.{0,3}") {
+            if let Ok(id) = text.parse::<EntryId>() {
+                prop_assert_eq!(id.to_string().parse(), Ok(id));
+            }
         }
     }
 

@@ -12,6 +12,8 @@ use redis_scripts::ScriptError;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
+use super::proof::field;
+
 /// Waits for one answer at most; there are never more rooms at it.
 const WAITING: usize = 65_536;
 
@@ -64,8 +66,7 @@ async fn answer(
         let have_it = match sent.await {
             Ok((_, replicas, info)) => {
                 // Whoever took the primary's place, or its data as they were, knows nothing of what is waited for.
-                let told =
-                    info.lines().find_map(|line| line.strip_prefix("master_replid:")).map(str::to_owned);
+                let told = field(&info, "master_replid").map(str::to_owned);
                 let known = history.replace(told.clone());
                 replicas >= i64::from(count) && known.is_none_or(|known| known == told)
             }
