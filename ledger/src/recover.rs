@@ -77,16 +77,32 @@ impl Ledger {
     ///
     /// The database cannot be used.
     pub async fn head(&self, room: &RoomKey) -> Result<Option<Head>, LedgerError> {
+        Ok(self.heads([room]).await?.pop().flatten())
+    }
+
+    /// The heads of several rooms, in their order.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be used.
+    pub async fn heads(
+        &self,
+        rooms: impl IntoIterator<Item = &RoomKey>,
+    ) -> Result<Vec<Option<Head>>, LedgerError> {
+        let keys: Vec<_> = rooms.into_iter().map(|room| RoomDigest::of(room.route())).collect();
         let read = async {
             let mut tx = self.db.begin(For::Reading).await?;
-            let key = RoomDigest::of(room.route());
-            let standing = standing(&mut tx, &key).await?;
-            let mut head = standing.as_ref().map(Head::from);
-            if let Some(head) = head.as_mut().filter(|head| head.gap) {
-                head.went_back = went_back(&mut tx, &key, head.token).await?;
+            let found = archive::read_heads(&mut tx, &keys.iter().collect::<Vec<_>>()).await?;
+            let mut heads = Vec::with_capacity(keys.len());
+            for key in &keys {
+                let mut head = found.get(key).map(Head::from);
+                if let Some(head) = head.as_mut().filter(|head| head.gap) {
+                    head.went_back = went_back(&mut tx, key, head.token).await?;
+                }
+                heads.push(head);
             }
             tx.commit().await?;
-            Ok(head)
+            Ok(heads)
         };
         self.db.within(read).await
     }

@@ -91,7 +91,7 @@ end
 if lane_is_full(lane_key, lane_limit) and entries > 0 then
   return { "full", redis.call("XLEN", lane_key) }
 end
-redis.call("ZSCORE", due_key, route)
+local due_before = redis.call("ZSCORE", due_key, route)
 local watchers = redis.call("SMEMBERS", watchers_key)
 look_aside(inbox_key, aside_key, commands)
 
@@ -107,7 +107,7 @@ local version = finish_commands(commands, {
   answer_base = answer_base,
   reply_base = reply_base,
 })
-local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, change)
+local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, said, now, change)
 redis.call("HSET", room_key, "cv", digits(version), "batch", batch, "committed_at", digits(now),
   "cell_n", cell_n, "peers_n", peers_n, "users_n", users_n)
 if status ~= "" then
@@ -115,7 +115,7 @@ if status ~= "" then
 end
 if due ~= "" then
   redis.call("ZADD", due_key, due, route)
-else
+elseif due_before then
   redis.call("ZREM", due_key, route)
 end
 for i = messages_at, #ARGV do

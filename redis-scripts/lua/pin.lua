@@ -101,7 +101,7 @@ local exists = redis.call("EXISTS", room_key) == 1
 if not exists and not may_be_born then
   return { "absent" }
 end
-if open_only and redis.call("HGET", room_key, "status") == "closed" then
+if exists and open_only and redis.call("HGET", room_key, "status") == "closed" then
   return { "closed" }
 end
 if not exists and lane_is_full(lane_key, lane_limit) then
@@ -113,15 +113,13 @@ if holder == me and renew then
 end
 redis.call("SCARD", instance_rooms_key)
 redis.call("ZSCORE", rooms_key, room_id)
-redis.call("XLEN", lane_key)
-redis.call("ZSCORE", due_key, route)
 local watchers = redis.call("SCARD", watchers_key)
 local waiting = redis.call("XLEN", inbox_key)
 local is_whole = not exists or whole(room_key, sizes(settings_key, guests_key, peers_key, presence_key, cell_key))
 local proved = not exists or is_proved(room_key)
-redis.call("HGET", room_key, "cv")
-local birth = nil
+local birth, due_before = nil, nil
 if not exists then
+  due_before = redis.call("ZSCORE", due_key, route)
   local settings = {}
   for i = 21, 20 + 2 * settings_n do
     settings[#settings + 1] = ARGV[i]
@@ -136,9 +134,13 @@ redis.call("SET", owner_key, me .. " " .. digits(token), "PX", owner_ttl)
 keep_fence(fence_key, token)
 redis.call("SADD", instance_rooms_key, route)
 redis.call("ZADD", rooms_key, 0, room_id)
-redis.call("HSET", room_key, "token", digits(token))
-keep({ room_key, settings_key, guests_key, peers_key, presence_key, cell_key, inbox_key })
-if birth then
+if waiting > 0 then
+  keep({ inbox_key })
+end
+if exists then
+  redis.call("HSET", room_key, "token", digits(token))
+  keep({ room_key, settings_key, guests_key, peers_key, presence_key, cell_key })
+else
   redis.call("DEL", settings_key, guests_key, peers_key, presence_key, cell_key)
   in_chunks(birth.settings, function(...)
     redis.call("HSET", settings_key, ...)
@@ -166,15 +168,16 @@ if birth then
     answer_base = answer_base,
     reply_base = reply_base,
   })
-  local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, birth.change)
-  redis.call("HSET", room_key, "history", history_now(), "status", first_status, "created_at", now, "sv", first_sv, "cv", digits(version), "batch", "",
+  local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, { 0, 0, 0 }, now, birth.change)
+  redis.call("HSET", room_key, "history", history_now(), "token", digits(token), "status", first_status, "created_at", now, "sv", first_sv, "cv", digits(version), "batch", "",
     "committed_at", now, "settings_n", settings_n, "guests_n", 0, "cell_n", cell_n, "peers_n", peers_n,
     "users_n", users_n)
   if first_due ~= "" then
     redis.call("ZADD", due_key, first_due, route)
-  else
+  elseif due_before then
     redis.call("ZREM", due_key, route)
   end
 end
-return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, proved and 1 or 0, now, watchers, waiting,
-  load_room(room_key, settings_key, guests_key, peers_key, presence_key, cell_key) }
+-- Whoever made it knows what it is made of.
+local room = exists and load_room(room_key, settings_key, guests_key, peers_key, presence_key, cell_key) or {}
+return { "owned", token, previous, exists and 0 or 1, is_whole and 1 or 0, proved and 1 or 0, now, watchers, waiting, room }

@@ -71,7 +71,8 @@ for _ = 1, guests_n do
   redis.call("HSET", guests_key, ARGV[at], ARGV[at + 1])
   at = at + 2
 end
-local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, now, (take_changes(ARGV, at)))
+local cell_n, peers_n, users_n = change_cell({ cell_key, peers_key, presence_key }, { 0, 0, 0 }, now,
+  (take_changes(ARGV, at)))
 redis.call("HSET", room_key, "history", history_now(), "status", status, "created_at", created_at, "token", token, "sv", sv, "cv", cv, "batch", batch,
   "committed_at", now, "settings_n", settings_n, "guests_n", guests_n, "cell_n", cell_n, "peers_n", peers_n,
   "users_n", users_n)

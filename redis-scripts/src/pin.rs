@@ -108,6 +108,31 @@ pub enum Pinned {
     },
 }
 
+impl Birth<'_> {
+    /// The room that was made of it.
+    fn state(&self, token: FenceToken, now: RedisMillis) -> RoomState {
+        let owned = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, json)| ((*name).to_owned(), (*json).to_owned())).collect()
+        };
+        let commands =
+            self.commands.iter().filter(|command| command.entry.is_some_and(|entry| !entry.is_empty()));
+        RoomState {
+            status: self.changes.status.unwrap_or("active").to_owned(),
+            created_at: now,
+            token,
+            sv: self.sv,
+            cv: CellVersion::new(self.cv.as_u64() + commands.count() as u64),
+            batch: String::new(),
+            committed_at: now,
+            settings: self.settings.iter().map(|(name, json)| ((*name).to_owned(), json.clone())).collect(),
+            guests: Vec::new(),
+            peers: owned(&self.changes.peers_set),
+            presence: self.changes.users_in.iter().map(|user| ((*user).to_owned(), now)).collect(),
+            cell: owned(&self.changes.set),
+        }
+    }
+}
+
 impl Scripts {
     /// Takes a room's lease and loads the room.
     pub async fn pin(&self, keys: &Keys, with: Pin<'_>) -> Result<Pinned, ScriptError> {
@@ -143,7 +168,7 @@ impl Scripts {
         .bytes(keys.channel_base(ChannelKind::Reply).bytes())
         .moment(with.deadline)
         .flag(with.birth.is_some());
-        if let Some(birth) = with.birth {
+        if let Some(birth) = &with.birth {
             call = call
                 .number(birth.lane_limit)
                 .number(birth.sv.as_u64())
@@ -162,7 +187,10 @@ impl Scripts {
                 let (made, whole, proved, now) =
                     (reply.flag()?, reply.flag()?, reply.flag()?, reply.millis()?);
                 let (watchers, inbox) = (reply.count()?, reply.count()?);
-                let state = Box::new(RoomState::read(reply)?);
+                let state = Box::new(match &with.birth {
+                    Some(birth) if made => birth.state(token, now),
+                    _ => RoomState::read(reply)?,
+                });
                 let committed_at = state.committed_at;
                 Ok(Pinned::Owned {
                     token,

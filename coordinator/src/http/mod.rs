@@ -4,6 +4,7 @@ pub mod api;
 pub mod console;
 pub mod health;
 pub mod instance_path;
+pub mod lean;
 pub mod origin;
 pub mod problem;
 
@@ -24,6 +25,8 @@ use crate::node::Node;
 use crate::socket::handshake;
 use origin::OriginPolicy;
 
+/// Where Socket.IO is served.
+const SOCKET_PATH: &str = "/socket.io";
 /// Largest body of an HTTP request that is not Socket.IO's, in bytes.
 pub(crate) const BODY_BYTES: usize = 64 * 1024;
 
@@ -35,13 +38,13 @@ pub async fn serve_public(
 ) -> std::io::Result<SocketIo> {
     let limits = &node.config.limits;
     let (socket_io, io) = SocketIo::builder()
-        .req_path("/socket.io")
+        .req_path(SOCKET_PATH)
         .max_payload(u64::try_from(limits.max_event_bytes).unwrap_or(u64::MAX))
         .ws_max_message_size(limits.max_event_bytes)
         .ws_max_frame_size(limits.max_event_bytes)
         .max_buffer_size(limits.outgoing_queue)
         .connect_timeout(limits.handshake_timeout)
-        .ws_read_buffer_size(4 * 1024)
+        .ws_read_buffer_size(1024)
         .build_layer();
     handshake::serve(&io, &node);
     let policy = Arc::new(OriginPolicy::new(&node.config.http, node.config.instance.public_origin()));
@@ -50,11 +53,13 @@ pub async fn serve_public(
         .merge(console::routes())
         .merge(api::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .with_state(Arc::clone(&node))
-        .layer(socket_io);
+        .with_state(Arc::clone(&node));
     let service = ServiceBuilder::new()
         .layer(from_fn_with_state(policy, origin::guard))
         .layer(from_fn_with_state(Arc::clone(&node), instance_path::strip))
+        // Outside the router, which would note the URI once more.
+        .map_request(lean::lean)
+        .layer(socket_io)
         .service(routes);
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {

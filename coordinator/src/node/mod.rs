@@ -87,7 +87,7 @@ pub struct Node {
     /// Redis.
     pub store: Store,
     /// The ledger.
-    pub books: books::Books,
+    pub books: Arc<books::Books>,
     /// Who is told of what happens in rooms.
     pub subscriptions: Arc<Subscriptions>,
     /// Rung when something was archived here: there may be something to tell.
@@ -110,6 +110,8 @@ pub struct Node {
     pub sessions: Sessions,
     /// The embedded media server, where an app uses it.
     pub embedded: Option<EmbeddedSfu>,
+    /// Whether the embedded media server had no room for the last router that was wanted.
+    pub routers_refused: AtomicBool,
     /// The external media servers.
     pub media: Arc<MediaServers>,
     /// Verifies tokens.
@@ -222,10 +224,11 @@ impl Node {
             metrics: metrics.clone(),
         };
         Arc::new(Self {
-            books: books::Books::new(ledger, config.ledger.load_timeout),
+            books: Arc::new(books::Books::new(ledger, config.ledger.load_timeout)),
             subscriptions: Arc::new(outgoing::subscriptions(&config.apps)),
             bell: Bell::default(),
             verifier: Verifier::new(&config.apps),
+            routers_refused: AtomicBool::new(false),
             apps: config.apps.iter().map(|app| (app.code.to_string(), Arc::new(app.clone()))).collect(),
             admission: TokenBucket::new(config.limits.joins_per_second, config.limits.joins_burst),
             rooms: Rooms::default(),

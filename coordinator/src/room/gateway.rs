@@ -168,7 +168,7 @@ async fn elsewhere(
 
 /// Has a room that Redis lacks made anew of what the ledger has; `false`: it has none, or a closed one.
 pub async fn recover(node: &Arc<Node>, room: &RoomKey) -> Result<bool, ApiError> {
-    match node.books.ask(node.books.ledger.head(room)).await {
+    match node.books.head(room).await {
         None => Err(ApiError::store_unavailable()),
         Some(Some(head)) if head.status != "closed" => load(node, room).await,
         Some(_) => Ok(false),

@@ -1,7 +1,7 @@
 --[[
 include   cell
 purpose   What changes in a room's cell, peers and presence: taken out of the arguments, and written.
-defines   take_changes(args, at), change_cell(keys, now, change)
+defines   take_changes(args, at), change_cell(keys, sizes_before, now, change)
 ]]
 -- args   from at: numbers of fields set, fields removed, peers set, peers removed, users in, users out; then each list
 local function take_changes(args, at)
@@ -27,8 +27,8 @@ local function take_changes(args, at)
   }, first
 end
 
--- keys   {cell, peers, presence}; returns their sizes
-local function change_cell(keys, now, change)
+-- keys   {cell, peers, presence}; sizes before; returns their sizes
+local function change_cell(keys, sizes_before, now, change)
   local cell_key, peers_key, presence_key = keys[1], keys[2], keys[3]
   in_chunks(change.removed, function(...)
     redis.call("HDEL", cell_key, ...)
@@ -53,5 +53,15 @@ local function change_cell(keys, now, change)
   in_chunks(scored, function(...)
     redis.call("ZADD", presence_key, ...)
   end)
-  return redis.call("HLEN", cell_key), redis.call("HLEN", peers_key), redis.call("ZCARD", presence_key)
+  local cell_n, peers_n, users_n = unpack(sizes_before)
+  if #change.set + #change.removed > 0 then
+    cell_n = redis.call("HLEN", cell_key)
+  end
+  if #change.peers_set + #change.peers_removed > 0 then
+    peers_n = redis.call("HLEN", peers_key)
+  end
+  if #scored + #change.users_out > 0 then
+    users_n = redis.call("ZCARD", presence_key)
+  end
+  return cell_n, peers_n, users_n
 end

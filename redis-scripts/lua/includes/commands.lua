@@ -33,10 +33,12 @@ end
 
 -- Reads the entries that are to be set aside, before anything is written.
 local function look_aside(inbox_key, aside_key, commands)
-  redis.call("XLEN", inbox_key)
-  redis.call("XLEN", aside_key)
   for _, command in ipairs(commands) do
+    if command.inbox ~= "" then
+      redis.call("XLEN", inbox_key)
+    end
     if command.inbox ~= "" and command.reason ~= "" then
+      redis.call("XLEN", aside_key)
       local found = redis.call("XRANGE", inbox_key, command.inbox, command.inbox)[1]
       command.copy = found and found[2]
     end

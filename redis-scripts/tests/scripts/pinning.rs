@@ -16,6 +16,14 @@ async fn owner(world: &World) -> String {
     world.get(&world.names.owner).await
 }
 
+/// Hashes have no order.
+fn in_order(mut state: RoomState) -> RoomState {
+    for pairs in [&mut state.settings, &mut state.guests, &mut state.peers, &mut state.cell] {
+        pairs.sort();
+    }
+    state
+}
+
 fn is_other(pinned: &Pinned, owner: &Instance) -> bool {
     matches!(pinned, Pinned::Other { owner: found, url, .. }
         if found == owner.as_str() && *url == format!("http://{}", owner.name()))
@@ -39,6 +47,7 @@ on_both! {
         assert_eq!(state.cell, CELL.map(|(field, json)| (field.to_owned(), json.to_owned())));
         assert_eq!(state.batch, "");
         assert_eq!((state.sv.as_u64(), state.cv.as_u64()), (1, 2));
+        assert_eq!(in_order(*state), in_order(*world.standing().await.state), "what Redis has is what it was made of");
 
         assert_eq!(owner(world).await, format!("{me} {token}"));
         assert!((1..=15_000).contains(&world.ttl_ms(&world.names.owner).await));

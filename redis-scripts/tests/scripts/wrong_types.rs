@@ -32,6 +32,9 @@ struct Scene {
     lane: HeldLane,
 }
 
+/// `pin` of a room that is not there.
+const BIRTH: &str = "pin that makes the room";
+
 impl Scene {
     async fn set(world: &World) -> Self {
         world.redis(&["FLUSHALL"]).await;
@@ -47,6 +50,14 @@ impl Scene {
             leases.push(token);
         }
         Self { a, b, token, lease: leases[0], lane: HeldLane { lane: LANE, token: leases[1] } }
+    }
+
+    async fn set_for(world: &World, script: &str) -> Self {
+        let scene = Self::set(world).await;
+        if script == BIRTH {
+            world.redis(&["DEL", &world.names.room.to_string()]).await;
+        }
+        scene
     }
 
     /// The keys whose type a script must look at. Left out are those that it only gives an end or deletes,
@@ -76,6 +87,15 @@ impl Scene {
                 room.peers,
                 room.presence,
                 room.cell,
+                room.watchers,
+                room.rooms,
+                room.inbox,
+            ],
+            BIRTH => vec![
+                incarnation,
+                keys.instance_rooms(&self.a),
+                room.owner,
+                room.fence,
                 room.watchers,
                 room.rooms,
                 room.lane,
@@ -198,7 +218,7 @@ impl Scene {
                 let with = Heartbeat { me, owner_ttl: OWNER_TTL, fields: &fields, owned: &held, watched };
                 scripts.heartbeat(keys, with).await.map(drop)
             }
-            "pin" => world.pin_with(me, |_| {}).await.map(drop),
+            "pin" | BIRTH => world.pin_with(me, |_| {}).await.map(drop),
             "commit" => {
                 let entry = scripts.inbox_read(room, None, 1).await.ok().and_then(|mut found| found.pop());
                 let entry = entry.map_or_else(|| "1-1".to_owned(), |found| found.entry);
@@ -383,15 +403,15 @@ impl Scene {
 
 async fn every_script_refuses_every_wrong_type(flavor: Flavor) {
     let world = World::start(flavor).await;
-    for script in SCRIPTS.iter().map(|script| script.name()) {
-        let scene = Scene::set(&world).await;
+    for script in SCRIPTS.iter().map(|script| script.name()).chain([BIRTH]) {
+        let scene = Scene::set_for(&world, script).await;
         scene
             .call(&world, script)
             .await
             .unwrap_or_else(|error| panic!("{script} as it should be: {error:?}"));
         for at in 0..scene.keys(&world, script).len() {
             // A new scene has new incarnations, and so new keys.
-            let scene = Scene::set(&world).await;
+            let scene = Scene::set_for(&world, script).await;
             let key = &scene.keys(&world, script)[at];
             let kind = world.keys.kind_of(&key.bytes()).expect("a key of the table");
             let name = key.to_string();

@@ -129,8 +129,8 @@ impl Actor {
                 return;
             }
             let due = due_of(&batch.cell, now.0, &self.app);
-            let store = self.node.store.clone();
-            match room.commit(&store, &batch, due).await {
+            let store = &self.node.store;
+            match room.commit(store, &batch, due).await {
                 Ok(()) => {
                     self.strikes = 0;
                     self.committed(batch).await;
@@ -216,9 +216,9 @@ impl Actor {
         let Some(batch) = self.unanswered.take() else { return Ok(()) };
         let now = self.redis_now();
         let due = due_of(&batch.cell, now.0, &self.app);
-        let store = self.node.store.clone();
+        let store = &self.node.store;
         let State::Owned(room) = &mut self.state else { return Err(Refusal::Gone) };
-        match room.commit(&store, &batch, due).await {
+        match room.commit(store, &batch, due).await {
             Ok(()) => {
                 self.settle_due = None;
                 self.committed(batch).await;

@@ -35,7 +35,7 @@ impl Actor {
             }
             // After a commit that failed they go one by one: only the guilty one is set aside.
             let limit = if self.strikes > 0 { 1 } else { BATCH };
-            let store = self.node.store.clone();
+            let store = &self.node.store;
             let read =
                 store.timed("inbox_read", store.scripts.inbox_read(&self.names.keys, None, limit)).await;
             let entries = match read {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::delivery::deliver;
 use super::{Actor, State};
@@ -29,8 +30,16 @@ impl Actor {
         self.router = token.as_u64();
         if let Some(media) = self.media() {
             let generation = Generation(token.as_u64());
-            if let Err(error) = media.open_router(&self.media_room(), generation) {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no media router");
+            let error = media.open_router(&self.media_room(), generation).err();
+            let was_refused = self.node.routers_refused.swap(error.is_some(), Ordering::Relaxed);
+            if let Some(error) = error {
+                let error = &error as &dyn std::error::Error;
+                // A full media server refuses every room: it is said once, until one has a router again.
+                if was_refused {
+                    tracing::debug!(error, "no media router");
+                } else {
+                    tracing::warn!(error, "no media router");
+                }
             }
         }
     }

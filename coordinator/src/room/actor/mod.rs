@@ -221,7 +221,7 @@ impl Actor {
                         self.execute(std::mem::take(&mut steps)).await;
                     }
                     if let Some(other) = other {
-                        self.handle(other).await;
+                        self.handle_with_alike(other, work).await;
                     }
                     return;
                 }
@@ -231,6 +231,36 @@ impl Actor {
             }
         }
         self.execute(steps).await;
+    }
+
+    /// Handles a piece of work, and with a change of settings those that wait right behind it.
+    async fn handle_with_alike(&mut self, first: Work, work: &mut mpsc::Receiver<Work>) {
+        let (mut settings, mut synced, mut next) = (Vec::new(), Vec::new(), Some(first));
+        while let Some(work_now) = next.take() {
+            match work_now {
+                Work::Settings(change, reply) if synced.is_empty() => settings.push((change, reply)),
+                Work::Sync(change) if settings.is_empty() => synced.push(*change),
+                other => {
+                    next = Some(other);
+                    break;
+                }
+            }
+            if settings.len() + synced.len() < BATCH {
+                next = work.try_recv().ok();
+            }
+        }
+        if !settings.is_empty() {
+            self.change_settings(settings).await;
+        }
+        if !synced.is_empty() {
+            self.synced(synced).await;
+        }
+        let Some(other) = next else { return };
+        match self.step_of(other) {
+            Ok(step) => self.execute(vec![step]).await,
+            Err(Some(other)) => self.handle(other).await,
+            Err(None) => {}
+        }
     }
 
     fn next_due(&mut self) -> Option<Instant> {
@@ -359,15 +389,12 @@ impl Actor {
                 let answer = self.peers(sid, after.as_deref(), limit);
                 _ = reply.send(answer);
             }
-            Work::Settings(change, reply) => {
-                let answer = self.update_settings(&change).await;
-                _ = reply.send(answer);
-            }
+            Work::Settings(change, reply) => self.change_settings(vec![(change, reply)]).await,
             Work::Guest(change, reply) => {
                 let answer = self.update_guest(&change).await;
                 _ = reply.send(answer);
             }
-            Work::Sync(change) => self.synced(*change).await,
+            Work::Sync(change) => self.synced(vec![*change]).await,
             Work::StandsAt { sv, cv } => self.stands_at(sv, cv).await,
             Work::LeaseGone => self.lease_gone("unowned").await,
             Work::Damaged => self.damaged().await,

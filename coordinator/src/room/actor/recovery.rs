@@ -88,7 +88,7 @@ impl Actor {
     /// Asks the ledger what it knows of the room, for no longer than whoever joins waits.
     pub(super) async fn look_up(&self) -> Known {
         let books = &self.node.books;
-        let Some(head) = books.ask(books.ledger.head(&self.names.key)).await else {
+        let Some(head) = books.head(&self.names.key).await else {
             return Known::Unreachable;
         };
         match head {

@@ -1,25 +1,66 @@
 //! Settings and guest states: changes from here, from elsewhere, out of order, and missed.
 
+use futures_util::future::join_all;
 use redis_scripts::{ScriptError, SettingsVersion, Updated};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 use super::{Actor, GAP_CHANGES, GAP_PATIENCE, State};
 use crate::error::{ApiError, ErrorCode};
 use crate::room::projection::StateChange;
-use crate::room::work::{GuestChange, Refusal, SettingsChange};
+use crate::room::work::{GuestChange, Refusal, Reply, SettingsChange};
 
 impl Actor {
-    pub(super) async fn update_settings(
+    /// Changes that came together: Redis has them all at once, in their order, and everybody is told once.
+    pub(super) async fn change_settings(
         &mut self,
-        change: &SettingsChange,
-    ) -> Result<SettingsVersion, Refusal> {
+        asked: Vec<(Box<SettingsChange>, Reply<SettingsVersion>)>,
+    ) {
+        let node = Arc::clone(&self.node);
+        let sent = match self.serving() {
+            Ok(room) => {
+                join_all(asked.iter().map(|(change, _)| room.update_settings(&node.store, change))).await
+            }
+            Err(_) => Vec::new(),
+        };
+        let mut sent = sent.into_iter();
+        let (mut made, mut answers) = (Vec::new(), Vec::new());
+        for (change, reply) in asked {
+            let answer = match sent.next() {
+                Some(Ok(Updated::Ok { sv, owner })) => {
+                    if owner != self.node.store.me.as_str() {
+                        self.suspend("taken");
+                    }
+                    made.push(made_of(sv, &change));
+                    Ok(sv)
+                }
+                Some(Ok(Updated::Missing { .. } | Updated::Damaged { .. })) | None => {
+                    // What was made before it goes first.
+                    self.learn_all(std::mem::take(&mut made)).await;
+                    self.update_settings(&change).await
+                }
+                Some(updated) => updated
+                    .map_err(ApiError::from)
+                    .and_then(refusal_of)
+                    .map(|(sv, _)| sv)
+                    .map_err(Refusal::from),
+            };
+            answers.push((reply, answer));
+        }
+        self.learn_all(made).await;
+        for (reply, answer) in answers {
+            _ = reply.send(answer);
+        }
+    }
+
+    /// One change, of a room that is restored first if that must be.
+    async fn update_settings(&mut self, change: &SettingsChange) -> Result<SettingsVersion, Refusal> {
         let mut restored = false;
         loop {
-            let store = self.node.store.clone();
-            let updated = self.serving()?.update_settings(&store, change).await;
+            let node = Arc::clone(&self.node);
+            let updated = self.serving()?.update_settings(&node.store, change).await;
             if let Some(sv) = self.updated(updated, &mut restored).await? {
-                let settings = Some(change.patch.fields().clone());
-                self.made(sv, settings, None, change.by.as_deref()).await;
+                self.learn(made_of(sv, change)).await;
                 return Ok(sv);
             }
         }
@@ -28,12 +69,13 @@ impl Actor {
     pub(super) async fn update_guest(&mut self, change: &GuestChange) -> Result<SettingsVersion, Refusal> {
         let mut restored = false;
         loop {
-            let store = self.node.store.clone();
-            let updated = self.serving()?.update_guest(&store, change).await;
+            let node = Arc::clone(&self.node);
+            let updated = self.serving()?.update_guest(&node.store, change).await;
             if let Some(sv) = self.updated(updated, &mut restored).await? {
                 let state = Value::Object(change.patch.fields().clone());
-                let guests = Map::from_iter([(change.user.to_string(), state)]);
-                self.made(sv, None, Some(guests), change.by.as_deref()).await;
+                let guests = Some(Map::from_iter([(change.user.to_string(), state)]));
+                let (to, by) = (sv.as_u64(), change.by.as_deref().map(str::to_owned));
+                self.learn(StateChange { from: to - 1, to, settings: None, guests, by }).await;
                 return Ok(sv);
             }
         }
@@ -62,25 +104,38 @@ impl Actor {
         }
     }
 
-    async fn made(
-        &mut self,
-        sv: SettingsVersion,
-        settings: Option<Map<String, Value>>,
-        guests: Option<Map<String, Value>>,
-        by: Option<&str>,
-    ) {
-        let to = sv.as_u64();
-        self.learn(StateChange { from: to - 1, to, settings, guests, by: by.map(str::to_owned) }).await;
+    /// Other instances changed the room.
+    pub(super) async fn synced(&mut self, mut changes: Vec<StateChange>) {
+        let sv = match &self.state {
+            State::Owned(room) => room.projection().sv.as_u64(),
+            _ => u64::MAX,
+        };
+        let all = changes.len();
+        changes.retain(|change| change.to > sv);
+        for (outcome, count) in [("applied", changes.len()), ("ignored", all - changes.len())] {
+            self.node.metrics.router_sync.with_label_values(&[outcome]).inc_by(count as u64);
+        }
+        self.learn_all(changes).await;
     }
 
-    /// Another instance changed the room.
-    pub(super) async fn synced(&mut self, change: StateChange) {
-        let outcome = match &self.state {
-            State::Owned(room) if change.to > room.projection().sv.as_u64() => "applied",
-            _ => "ignored",
-        };
-        self.node.metrics.router_sync.with_label_values(&[outcome]).inc();
-        if outcome == "applied" {
+    /// Applies changes that came together; those that follow each other are told as one.
+    async fn learn_all(&mut self, changes: Vec<StateChange>) {
+        let mut changes = changes.into_iter().peekable();
+        if changes.len() > 1
+            && self.serves()
+            && let State::Owned(room) = &mut self.state
+        {
+            let before = room.projection().clone();
+            let mut by = None;
+            while let Some(change) = changes.next_if(|it| it.from == room.projection().sv.as_u64()) {
+                room.advance(&change);
+                by = change.by;
+            }
+            let told = StateChange { by, ..before.change_to(room.projection()) };
+            self.tell_change(&told).await;
+            self.follow_early().await;
+        }
+        for change in changes {
             self.learn(change).await;
         }
     }
@@ -135,6 +190,12 @@ impl Actor {
             self.read_again("heartbeat").await;
         }
     }
+}
+
+/// What made this version.
+fn made_of(sv: SettingsVersion, change: &SettingsChange) -> StateChange {
+    let (to, by) = (sv.as_u64(), change.by.as_deref().map(str::to_owned));
+    StateChange { from: to - 1, to, settings: Some(change.patch.fields().clone()), guests: None, by }
 }
 
 /// The version that an update made and who owns the room, or why it was refused.

@@ -118,7 +118,10 @@ impl Actor {
             return self.give_back(unread, waiting, ApiError::store_unavailable()).await;
         }
         let read = Projection::hydrate(state).map_err(UnreadableRoom::from).and_then(|projection| {
-            let cell = cell_of(state).or_else(|error| self.remade(state, *whole).ok_or(error))?;
+            let cell = match &newborn {
+                Some(newborn) if is_new => newborn.batch.cell.clone(),
+                _ => cell_of(state).or_else(|error| self.remade(state, *whole).ok_or(error))?,
+            };
             Ok((projection, cell))
         });
         let (projection, cell) = match read {
