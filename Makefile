@@ -8,9 +8,9 @@ ifneq ($(CHROMIUM),)
 export CHROMIUM
 endif
 
-.PHONY: help run test lint nightly bench fmt console
+.PHONY: help run test lint nightly bench bench-instructions fmt console
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 28
 
 run: ## two instances, a private Redis and the console on this machine
 	@deploy/setup.sh run && cargo xtask console && exec cargo run --package coordinator -- dev
@@ -24,8 +24,11 @@ lint: ## everything that reads the code without running it
 nightly: ## the room cell through 100,000 random lives of 200 commands
 	@DAIS_NIGHTLY=1 cargo test --package room-cell --test cell -- random
 
-bench: ## figures beside those of the Node.js peer
-	@deploy/setup.sh test && cargo xtask console && cargo bench --package e2e
+bench: ## figures beside those of the Node.js peer, and their page; RECORD=yes puts it into docs/
+	@deploy/setup.sh test && cargo xtask console && cargo xtask peer && cargo xtask bench $(if $(RECORD),--record)
+
+bench-instructions: ## instructions of the core paths against the record; RECORD=yes writes it
+	@cargo xtask bench-instructions $(if $(RECORD),--record)
 
 fmt: ## Rust and TypeScript into their usual form
 	@cargo xtask format

@@ -198,11 +198,12 @@ impl Call {
     }
 }
 
-impl Scripts {
-    /// Writes what the owner of a room decided: all of it, or nothing.
-    pub async fn commit(&self, keys: &Keys, with: Commit<'_>) -> Result<Committed, ScriptError> {
-        let (me, room) = (with.me, with.keys);
-        let call = Call::keys([
+impl Commit<'_> {
+    /// As the script takes it. Public for the bench alone.
+    #[doc(hidden)]
+    pub fn call(&self, keys: &Keys) -> Call {
+        let (me, room) = (self.me, self.keys);
+        Call::keys([
             &keys.incarnation_of(me),
             &room.owner,
             &room.room,
@@ -217,19 +218,25 @@ impl Scripts {
         ])
         .text(me.as_str())
         .number(me.incarnation().as_u64())
-        .number(with.token.as_u64())
-        .text(with.room.route())
-        .number(with.cv.as_u64())
-        .texts([with.batch, with.changes.status.unwrap_or_default()])
-        .moment(with.due)
+        .number(self.token.as_u64())
+        .text(self.room.route())
+        .number(self.cv.as_u64())
+        .texts([self.batch, self.changes.status.unwrap_or_default()])
+        .moment(self.due)
         .bytes(keys.base(KeyKind::Answer).bytes())
         .bytes(keys.channel_base(ChannelKind::Reply).bytes())
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
-        .number(with.lane_limit)
-        .changes(with.changes)
-        .commands(with.commands)
-        .texts(with.fanout.iter().map(String::as_str));
-        self.read(&COMMIT, call, |code, reply| match code {
+        .number(self.lane_limit)
+        .changes(self.changes)
+        .commands(self.commands)
+        .texts(self.fanout.iter().map(String::as_str))
+    }
+}
+
+impl Scripts {
+    /// Writes what the owner of a room decided: all of it, or nothing.
+    pub async fn commit(&self, keys: &Keys, with: Commit<'_>) -> Result<Committed, ScriptError> {
+        self.read(&COMMIT, with.call(keys), |code, reply| match code {
             "ok" => Ok(Committed::Ok { cv: reply.cell()?, now: reply.millis()? }),
             "again" => Ok(Committed::Again { repeats: read_repeats(reply)? }),
             "lost" => Ok(Committed::Lost { held: reply.text()? }),

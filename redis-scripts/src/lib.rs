@@ -58,6 +58,8 @@ pub use pin::{Birth, Pin, Pinned};
 pub use reap::{Heartbeats, Reap, Reaped, Remains, Sweep, Swept};
 pub use reply::MalformedReply;
 pub use room::{Read, Release, Released, Restore, Restored, RoomState, Standing};
+#[doc(hidden)]
+pub use script::Call;
 pub use script::{SCRIPTS, Script, ScriptError, Scripts};
 pub use sessions::{Notify, SESSIONS_LIFE, Session, SessionOpen};
 pub use state::{GuestUpdate, SettingsUpdate, Updated};

@@ -133,10 +133,11 @@ impl Birth<'_> {
     }
 }
 
-impl Scripts {
-    /// Takes a room's lease and loads the room.
-    pub async fn pin(&self, keys: &Keys, with: Pin<'_>) -> Result<Pinned, ScriptError> {
-        let (me, room) = (with.me, keys.room(with.room));
+impl Pin<'_> {
+    /// As the script takes it. Public for the bench alone.
+    #[doc(hidden)]
+    pub fn call(&self, keys: &Keys) -> Call {
+        let (me, room) = (self.me, keys.room(self.room));
         let mut call = Call::keys([
             &keys.incarnation_of(me),
             &keys.instances(),
@@ -158,17 +159,17 @@ impl Scripts {
         ])
         .text(me.as_str())
         .number(me.incarnation().as_u64())
-        .number(ms(with.owner_ttl))
-        .number(with.floor.as_u64())
-        .flag(with.renew)
-        .flag(with.open_only)
-        .texts([with.room.room(), with.room.route()])
+        .number(ms(self.owner_ttl))
+        .number(self.floor.as_u64())
+        .flag(self.renew)
+        .flag(self.open_only)
+        .texts([self.room.room(), self.room.route()])
         .bytes(keys.base(KeyKind::Instance).bytes())
         .bytes(keys.base(KeyKind::Answer).bytes())
         .bytes(keys.channel_base(ChannelKind::Reply).bytes())
-        .moment(with.deadline)
-        .flag(with.birth.is_some());
-        if let Some(birth) = &with.birth {
+        .moment(self.deadline)
+        .flag(self.birth.is_some());
+        if let Some(birth) = self.birth {
             call = call
                 .number(birth.lane_limit)
                 .number(birth.sv.as_u64())
@@ -181,7 +182,14 @@ impl Scripts {
                 .changes(birth.changes)
                 .commands(birth.commands);
         }
-        self.read(&PIN, call, |code, reply| match code {
+        call
+    }
+}
+
+impl Scripts {
+    /// Takes a room's lease and loads the room.
+    pub async fn pin(&self, keys: &Keys, with: Pin<'_>) -> Result<Pinned, ScriptError> {
+        self.read(&PIN, with.call(keys), |code, reply| match code {
             "owned" => {
                 let (token, previous) = (reply.token()?, reply.token()?);
                 let (made, whole, proved, now) =

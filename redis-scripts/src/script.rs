@@ -182,7 +182,7 @@ fn classify(script: &'static str, source: Error) -> ScriptError {
 
 /// Keys and arguments of one call, in the order of the script's header.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
+pub struct Call {
     keys: Vec<Key>,
     arguments: Vec<Value>,
 }

@@ -6,6 +6,8 @@
 //! - [`tidy`]: rules over the whole tree (keys, clocks, sizes, first pages, direction of dependencies);
 //! - [`lua`]: each script's header against its body;
 //! - [`invariants`]: which test carries which invariant of `ARCHITECTURE.md`;
+//! - [`instructions`]: what the core paths execute, against what they did;
+//! - [`performance`]: the page of figures, from a run of the load bench;
 //! - [`steps`]: what `make lint` and `make test` run, in order, with the time each took;
 //! - [`npm`]: installs and builds the JavaScript side, only where something changed.
 //!
@@ -14,9 +16,11 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
 
+mod instructions;
 mod invariants;
 mod lua;
 mod npm;
+mod performance;
 mod problem;
 mod rust_source;
 mod steps;
@@ -24,7 +28,7 @@ mod tidy;
 mod tree;
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -50,8 +54,31 @@ enum Task {
     Invariants,
     /// Build the pages that the instance serves, if they changed.
     Console,
+    /// Install the Node.js server that the load bench compares with, if it changed.
+    Peer,
     /// Rust, TypeScript and JavaScript into their usual form.
     Format,
+    /// The load bench, then its page.
+    Bench {
+        /// Write it into `docs/`, not into the target folder.
+        #[arg(long)]
+        record: bool,
+    },
+    /// The page of figures from a run of the load bench.
+    Performance {
+        /// What the bench wrote; page and charts of `docs/` are made of it.
+        #[arg(required_unless_present = "check")]
+        run: Option<PathBuf>,
+        /// Say what in `docs/` does not come of the run there.
+        #[arg(long, conflicts_with = "run")]
+        check: bool,
+    },
+    /// Instructions of the core paths, against the record.
+    BenchInstructions {
+        /// Write the record anew.
+        #[arg(long)]
+        record: bool,
+    },
     /// Everything that reads the code without running it.
     Lint,
     /// `lint`, then every test.
@@ -77,7 +104,18 @@ fn perform(task: &Task) -> anyhow::Result<ExitCode> {
         Task::CheckLua => return Ok(report("check-lua", &lua::problems(&Tree::read(root)?))),
         Task::Invariants => print!("{}", invariants::Coverage::of(&Tree::read(root)?)),
         Task::Console => npm::console(root)?,
+        Task::Peer => npm::peer(root)?,
         Task::Format => steps::format(root)?,
+        Task::Bench { record } => steps::bench(root, *record)?,
+        Task::Performance { run: Some(run), .. } => {
+            performance::write(root, run, &performance::Into::Docs)?;
+        }
+        Task::Performance { run: None, .. } => {
+            let mut problems = Vec::new();
+            performance::check(&Tree::read(root)?, &mut problems);
+            return Ok(report("performance", &problems));
+        }
+        Task::BenchInstructions { record } => instructions::check(root, *record)?,
         Task::Lint => steps::lint(root)?,
         Task::Test => {
             steps::lint(root)?;

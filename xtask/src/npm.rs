@@ -25,6 +25,11 @@ pub(crate) fn console(root: &Path) -> anyhow::Result<()> {
     fs::write(&stamp, digest).context("cannot note the build")
 }
 
+/// Installs the server that the load bench compares with.
+pub(crate) fn peer(root: &Path) -> anyhow::Result<()> {
+    install(&root.join("e2e/peer"))
+}
+
 /// `npm ci` in `folder`, unless its lock file is the one last installed.
 pub(crate) fn install(folder: &Path) -> anyhow::Result<()> {
     install_with(folder, &[])

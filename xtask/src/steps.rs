@@ -9,11 +9,15 @@ use anyhow::{Context, bail};
 
 use crate::problem::Problem;
 use crate::tree::Tree;
-use crate::{lua, npm, tidy};
+use crate::{instructions, lua, npm, performance, tidy};
 
 const CORE_WITHOUT_IO: &str = "wasm32-unknown-unknown";
 /// The example in TypeScript, with packages of its own.
 const EXAMPLE: &str = "docs/media/mediasoup";
+/// What the tests, and the load bench, run with Node.js.
+const DRIVERS_AND_PEER: [&str; 2] = ["e2e/node", PEER];
+/// The server that the load bench compares with.
+const PEER: &str = "e2e/peer";
 
 /// Everything that reads the code without running it, cheapest first.
 pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
@@ -27,11 +31,13 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
     // The pages are part of the binary: without them nothing below compiles.
     step("console", || npm::console(root))?;
     step("client", || run(&root.join("client"), "npm", &["run", "--silent", "check"]))?;
-    step("e2e/node", || {
-        let folder = root.join("e2e/node");
-        npm::install(&folder)?;
-        run(&folder, "npm", &["run", "--silent", "check"])
-    })?;
+    for folder in DRIVERS_AND_PEER {
+        step(folder, || {
+            let folder = root.join(folder);
+            npm::install(&folder)?;
+            run(&folder, "npm", &["run", "--silent", "check"])
+        })?;
+    }
     step(EXAMPLE, || {
         let folder = root.join(EXAMPLE);
         npm::install_types(&folder)?;
@@ -45,20 +51,36 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
         command.env("RUSTDOCFLAGS", "--deny warnings");
         succeed(&mut command)
     })?;
-    step("room-cell without IO", || core_without_io(root))
+    step("room-cell without IO", || core_without_io(root))?;
+    step("instructions", || instructions_of_core(root))
 }
 
 /// Every test. The harness finds the instance's binary beside its own, so all is built before any runs;
 /// built as tests are, because a smaller selection would compile shared crates again with other features.
 pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
+    step("the peer's tests", || run(&root.join(PEER), "npm", &["test", "--silent"]))?;
     step("cargo build", || run(root, "cargo", &["build", "--workspace", "--all-targets"]))?;
     step("cargo test", || run(root, "cargo", &["test", "--workspace"]))
+}
+
+/// The load bench, then the page of its figures: in the target folder, or with `record` in `docs/`.
+pub(crate) fn bench(root: &Path, record: bool) -> anyhow::Result<()> {
+    run(root, "cargo", &["bench", "--package", "e2e", "--bench", "load"])?;
+    let own = env::current_exe()?;
+    let target = own.ancestors().nth(2).context("not in a target folder")?;
+    let figures = target.join("bench/load.json");
+    let into = if record { performance::Into::Docs } else { performance::Into::Folder(target.join("bench")) };
+    let page = performance::write(root, &figures, &into)?;
+    println!("\nDais : the Node.js server, median of the pairs (lowest-highest)");
+    print!("{}", performance::ratios(&figures)?);
+    println!("\nthe page: {}", page.display());
+    Ok(())
 }
 
 /// Every language into its usual form.
 pub(crate) fn format(root: &Path) -> anyhow::Result<()> {
     run(root, "cargo", &["fmt", "--all"])?;
-    for folder in ["client", "e2e/node"].map(|folder| root.join(folder)) {
+    for folder in ["client"].into_iter().chain(DRIVERS_AND_PEER).map(|folder| root.join(folder)) {
         npm::install(&folder)?;
         run(&folder, "npm", &["run", "--silent", "format"])?;
     }
@@ -88,6 +110,15 @@ fn core_without_io(root: &Path) -> anyhow::Result<()> {
     run(root, "cargo", &["check", "--package", "room-cell", "--target", CORE_WITHOUT_IO])
 }
 
+/// What the core paths execute has not grown, where it can be counted.
+fn instructions_of_core(root: &Path) -> anyhow::Result<()> {
+    if !instructions::can_count() {
+        println!("   NOT CHECKED: there is no valgrind here");
+        return Ok(());
+    }
+    instructions::check(root, false)
+}
+
 /// Runs `program` in `folder`, its output going where ours goes.
 pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     succeed(&mut command(folder, program, arguments))
@@ -105,7 +136,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
 
 /// A command without what `cargo run` told this process about its own package: build scripts watch those
 /// variables, and would run again each time they differ from those of a plain `cargo build`.
-fn command(folder: &Path, program: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(folder: &Path, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     for (name, _) in env::vars_os() {

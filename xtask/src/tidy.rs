@@ -7,13 +7,14 @@ mod keys;
 mod purity;
 mod text;
 
+use crate::performance;
 use crate::problem::Problem;
 use crate::tree::Tree;
 
 /// What breaks a rule anywhere in the tree.
 pub(crate) fn problems(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for rule in [text::check, keys::check, purity::check, crates::check] {
+    for rule in [text::check, keys::check, purity::check, crates::check, performance::check] {
         rule(tree, &mut problems);
     }
     problems.sort();

@@ -5,6 +5,7 @@
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -22,8 +23,12 @@ type Socket = WebSocketStream<TcpStream>;
 /// What a connection has been told so far.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    /// Frames of any kind.
+    pub(crate) frames: Cell<u64>,
     /// Events.
     pub(crate) events: Cell<u64>,
+    /// Bytes of these events.
+    pub(crate) bytes: Cell<u64>,
     /// The highest settings version.
     pub(crate) version: Cell<u64>,
     /// The highest cell version that an event told.
@@ -34,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) peers: Cell<u64>,
     /// When the last event came.
     pub(crate) last: Cell<Option<Instant>>,
+    /// Each settings version that was the highest when it came, and when that was.
+    pub(crate) arrivals: RefCell<Vec<(u64, Instant)>>,
     told: Notify,
 }
 
@@ -52,6 +59,21 @@ pub(crate) struct Ack {
 }
 
 impl Ack {
+    /// Whether what was asked for was done.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.text.contains(r#""ok":true"#)
+    }
+
+    /// Whether another instance was named as the one to ask.
+    pub(crate) fn is_redirect(&self) -> bool {
+        self.text.contains(r#""code":"WRONG_INSTANCE""#) && self.text.contains(r#""redirectUrl":"http"#)
+    }
+
+    /// The settings' version after a change.
+    pub(crate) fn settings(&self) -> Option<u64> {
+        number_after(&self.text, r#""version":{"settings":"#)
+    }
+
     /// The cell's version after a command.
     pub(crate) fn cell(&self) -> Option<u64> {
         number_after(&self.text, r#""version":{"cell":"#)
@@ -97,14 +119,20 @@ impl Client {
         self.opened_in
     }
 
-    /// Asks one thing. A client has one request in flight at most.
+    /// Asks one thing, which is done.
     pub(crate) async fn ask(&self, event: &'static str, body: Value) -> Ack {
+        let ack = self.try_to(event, body).await;
+        assert!(ack.is_ok(), "{event} was refused: {}", ack.text);
+        ack
+    }
+
+    /// Asks one thing, which may be refused.
+    pub(crate) async fn try_to(&self, event: &'static str, body: Value) -> Ack {
         let begun = Instant::now();
         let (acked, answer) = oneshot::channel();
         self.requests.send(Request { event, body, acked }).expect("an open connection");
         let mut ack = answer.await.unwrap_or_else(|_| panic!("{event}: the connection was closed"));
         ack.took = begun.elapsed();
-        assert!(ack.text.contains(r#""ok":true"#), "{event} was refused: {}", ack.text);
         ack
     }
 
@@ -129,7 +157,8 @@ async fn expect(socket: &mut Socket, start: &str) {
 }
 
 async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, seen: Rc<Seen>) {
-    let waiting: RefCell<Option<oneshot::Sender<Ack>>> = RefCell::default();
+    // In the order of their numbers; few, and mostly answered in this order.
+    let mut waiting: VecDeque<(u64, oneshot::Sender<Ack>)> = VecDeque::new();
     let mut id = 0_u64;
     loop {
         let frame = tokio::select! {
@@ -138,7 +167,7 @@ async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, 
             request = queue.recv() => {
                 let Some(Request { event, body, acked }) = request else { return };
                 id += 1;
-                waiting.replace(Some(acked));
+                waiting.push_back((id, acked));
                 let packet = format!(r#"42{id}["{event}",{body}]"#);
                 if socket.send(Message::text(packet)).await.is_err() {
                     return;
@@ -147,12 +176,15 @@ async fn serve(mut socket: Socket, mut queue: mpsc::UnboundedReceiver<Request>, 
             }
         };
         let Some(Ok(Message::Text(packet))) = frame else { return };
+        seen.frames.set(seen.frames.get() + 1);
         if let Some(event) = packet.strip_prefix("42") {
             seen.note(event);
         } else if let Some(ack) = packet.strip_prefix("43") {
-            seen.raise_from(ack);
-            if let Some(acked) = waiting.take() {
-                _ = acked.send(Ack { took: Duration::ZERO, text: ack.to_owned() });
+            let (number, text) = ack.split_at(ack.find('[').unwrap_or(0));
+            seen.raise_from(text);
+            let at = waiting.iter().position(|(id, _)| number.parse() == Ok(*id));
+            if let Some((_, acked)) = at.and_then(|at| waiting.remove(at)) {
+                _ = acked.send(Ack { took: Duration::ZERO, text: text.to_owned() });
             }
         } else if packet.as_str() == PING && socket.send(Message::text(PONG)).await.is_err() {
             return;
@@ -168,34 +200,51 @@ impl Seen {
         }
     }
 
+    /// Counts from now on.
+    pub(crate) fn restart(&self) {
+        for count in [&self.frames, &self.events, &self.bytes, &self.seats] {
+            count.set(0);
+        }
+        self.arrivals.borrow_mut().clear();
+    }
+
     fn note(&self, event: &str) {
         self.events.set(self.events.get() + 1);
+        self.bytes.set(self.bytes.get() + event.len() as u64);
         self.last.set(Some(Instant::now()));
-        self.raise_from(event);
+        if event.starts_with(r#"["room:presence""#) {
+            self.raise_peers(event);
+        } else {
+            self.raise_from(event);
+        }
         if event.starts_with(r#"["mic:update""#) {
             self.seats.set(self.seats.get() + 1);
         }
-        let cell =
-            number_after(event, r#""of":"cell","from":"#).and_then(|_| number_after(event, r#""to":"#));
-        if let Some(cell) = cell {
+        if number_after(event, r#""of":"cell","from":"#).is_some() {
+            let cell = number_after(event, r#""to":"#).unwrap_or_default();
             self.cell.set(self.cell.get().max(cell));
         }
         self.told.notify_one();
     }
 
     fn raise_from(&self, text: &str) {
-        let is_presence = text.starts_with(r#"["room:presence""#);
-        if let Some(peers) = number_after(text, r#""peerCount":"#) {
-            self.peers.set(self.peers.get().max(peers));
-        }
-        if is_presence {
-            return;
-        }
         let version = number_after(text, r#""of":"settings","from":"#)
             .and_then(|_| number_after(text, r#""to":"#))
             .or_else(|| number_after(text, r#""version":{"settings":"#));
         if let Some(version) = version {
-            self.version.set(self.version.get().max(version));
+            if version > self.version.get() {
+                self.version.set(version);
+                self.arrivals.borrow_mut().push((version, Instant::now()));
+            }
+        }
+        if !text.starts_with(r#"["room:update""#) {
+            self.raise_peers(text);
+        }
+    }
+
+    fn raise_peers(&self, text: &str) {
+        if let Some(peers) = number_after(text, r#""peerCount":"#) {
+            self.peers.set(self.peers.get().max(peers));
         }
     }
 }

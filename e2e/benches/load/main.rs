@@ -1,83 +1,117 @@
 //! The load bench: what an operation costs an instance, and Redis, under many connections at once.
 //!
 //! Each measurement has a server and a Redis of its own. With `DAIS_PEER_DIR` naming the folder of a Node.js
-//! server of the same protocol, the two are measured in turn, and compared by the pairs of a round.
+//! server of the same protocol, the two are measured in turn, and compared by the pairs of a round. What takes
+//! long is measured in the first round only.
 //!
 //! | variable | default | |
 //! | --- | --- | --- |
 //! | `DAIS_COORDINATOR` | a release build | the binary under load |
 //! | `DAIS_PEER_DIR` | none | the folder of the server to compare with (`npm ci` done there) |
 //! | `DAIS_LOAD_ROUNDS` | 3 | rounds |
-//! | `DAIS_LOAD_ONLY` | all | names of workloads, with commas between them |
+//! | `DAIS_LOAD_ONLY` | all | names of workloads, and `limits`, with commas between them |
+//! | `DAIS_LOAD_QUICK` | none | `1`: one round of everything, so small that it only shows that it works; without the peer |
 //!
 //! The table goes to standard output, every single figure to `bench/load.json` of the target folder.
 
-mod callbacks;
 mod client;
 mod crowd;
 mod figures;
+mod limits;
+mod machine;
 mod meter;
 mod report;
 mod server;
-mod workload;
+mod watch;
+mod workloads;
 
 use std::env;
 use std::process::{Command, exit};
+use std::time::Instant;
 use tokio::task::LocalSet;
 
-use report::Run;
+use limits::Limits;
+use report::{Progress, Report, Run};
 use server::Kind;
-use workload::Workload;
+use workloads::{ALL, Size, Workload};
 
 /// More rounds would not end within the time that one waits for a bench.
 const ROUNDS: std::ops::RangeInclusive<usize> = 1..=9;
+/// What stands for the limits among the names of workloads.
+const LIMITS: &str = "limits";
 
 fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime on this thread");
+    if let Some((limits::BROADCASTER, rest)) = arguments.split_first().map(|(it, rest)| (it.as_str(), rest)) {
+        runtime.block_on(limits::broadcaster(rest));
+    }
     // `cargo test --all-targets` starts benches too, without this argument; a load test is none of its tests.
-    if !env::args().any(|argument| argument == "--bench") {
+    if !arguments.iter().any(|argument| argument == "--bench") {
         return;
     }
     meter::allow_many_connections();
     build_the_coordinator();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime on this thread");
     LocalSet::new().block_on(&runtime, all());
 }
 
 async fn all() {
+    let size = match env::var("DAIS_LOAD_QUICK").as_deref() {
+        Err(_) | Ok("" | "0") => Size::Full,
+        Ok(_) => Size::Quick,
+    };
     let rounds = env::var("DAIS_LOAD_ROUNDS").ok().map_or(3, |text| text.parse().unwrap_or(0));
     if !ROUNDS.contains(&rounds) {
         fail(&format!("DAIS_LOAD_ROUNDS must be a number from {} to {}", ROUNDS.start(), ROUNDS.end()));
     }
-    let workloads = chosen();
-    let kinds: &[Kind] =
-        if server::peer_folder().is_some() { &[Kind::Dais, Kind::Peer] } else { &[Kind::Dais] };
-    let mut runs: Vec<Run> = Vec::new();
+    let rounds = size.of(rounds, 1);
+    let with_peer = size == Size::Full && server::peer_folder().is_some();
+    let kinds: &[Kind] = if with_peer { &[Kind::Dais, Kind::Peer] } else { &[Kind::Dais] };
+    let (workloads, with_limits) = chosen();
+    let mut report = Report {
+        machine: machine::describe().await,
+        size,
+        rounds,
+        limits: Limits::default(),
+        runs: Vec::new(),
+    };
+    let steps = |workload: &&Workload| {
+        let kinds = kinds.iter().filter(|kind| workload.is_known_to(**kind)).count();
+        kinds * if workload.is_once { 1 } else { rounds }
+    };
+    let all = workloads.iter().map(steps).sum();
+    let mut progress = Progress::new(all);
     for round in 0..rounds {
-        for workload in &workloads {
+        if with_limits {
+            report.limits.measure(size).await;
+        }
+        for workload in workloads.iter().filter(|workload| round == 0 || !workload.is_once) {
             for &kind in kinds.iter().filter(|kind| workload.is_known_to(**kind)) {
-                let figures = workload.run(kind).await;
-                let run = Run { round, kind, workload: *workload, figures };
-                report::progress(&run);
-                runs.push(run);
+                let begun = Instant::now();
+                let parts = workload.run(kind, size).await;
+                progress.step(round, workload.name, kind, begun.elapsed());
+                for mut figures in parts {
+                    let name = figures.part.take().unwrap_or_else(|| workload.name.to_owned());
+                    figures.limit = report.limits.of(&name);
+                    report.runs.push(Run { round, kind, name, figures });
+                }
             }
         }
     }
-    report::table(&workloads, &runs);
-    report::save(&runs);
+    report.print();
+    report.save();
 }
 
-fn chosen() -> Vec<Workload> {
-    let Ok(names) = env::var("DAIS_LOAD_ONLY") else { return Workload::ALL.to_vec() };
-    let known: Vec<_> = Workload::ALL.iter().map(|each| each.name()).collect();
-    let find = |name: &str| Workload::ALL.into_iter().find(|each| each.name() == name);
-    names
-        .split(',')
-        .map(|name| {
-            find(name)
-                .unwrap_or_else(|| fail(&format!("no workload {name:?}; there are {}", known.join(", "))))
-        })
-        .collect()
+/// The workloads that are asked for, and whether the limits are.
+fn chosen() -> (Vec<&'static Workload>, bool) {
+    let Ok(names) = env::var("DAIS_LOAD_ONLY") else { return (ALL.iter().collect(), true) };
+    let known: Vec<_> = ALL.iter().map(|each| each.name).chain([LIMITS]).collect();
+    let names: Vec<&str> = names.split(',').collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        fail(&format!("no workload {unknown:?}; there are {}", known.join(", ")));
+    }
+    (ALL.iter().filter(|each| names.contains(&each.name)).collect(), names.contains(&LIMITS))
 }
 
 /// Cargo builds no binary of another package for a bench.

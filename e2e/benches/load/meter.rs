@@ -1,5 +1,6 @@
 //! What the server and its Redis have used so far.
 
+use e2e::servers::RedisServer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +11,8 @@ use crate::server::Server;
 /// Everything that only grows.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
-    /// Of the server, of all its instances.
-    pub(crate) server: Duration,
+    /// Of each of the server's instances that run.
+    pub(crate) instances: Vec<Duration>,
     /// Of Redis.
     pub(crate) redis: Duration,
     /// Of the load generator.
@@ -27,9 +28,9 @@ impl Reading {
     pub(crate) async fn take(server: &Server) -> Self {
         let info = server.redis().command(&["INFO", "everything"]).await.text();
         Self {
-            server: server.processes().map(|process| of_process(process.pid())).sum(),
+            instances: server.processes().map(|process| of_process(process.pid())).collect(),
             redis: redis_cpu(&info),
-            own: of_process(i32::try_from(std::process::id()).unwrap_or_default()),
+            own: of_this_process(),
             machine: of_machine(),
             commands: commands(&info),
         }
@@ -61,7 +62,7 @@ impl Commits {
     /// What they say so far.
     pub(crate) async fn read(server: &Server) -> Self {
         let mut read = Self::default();
-        for instance in server.instances() {
+        for instance in server.running() {
             let metrics = instance.metrics().await;
             read.commands += metrics.sum("dais_commands_total", &[]);
             read.commits += metrics.sum("dais_commits_total", &[]);
@@ -92,8 +93,18 @@ impl Commits {
     }
 }
 
+/// Processor time of this process.
+pub(crate) fn of_this_process() -> Duration {
+    of_process(i32::try_from(std::process::id()).unwrap_or_default())
+}
+
+/// Processor time of Redis.
+pub(crate) async fn of_redis(redis: &RedisServer) -> Duration {
+    redis_cpu(&redis.command(&["INFO", "cpu"]).await.text())
+}
+
 /// Processor time of all its threads, by the scheduler's own account in nanoseconds.
-fn of_process(pid: i32) -> Duration {
+pub(crate) fn of_process(pid: i32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a running process");
     let of_thread = |stat: String| stat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
     let nanos = threads

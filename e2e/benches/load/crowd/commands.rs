@@ -1,35 +1,12 @@
-//! Many clients at once, a bounded number of them in flight.
+//! Commands of many rooms, one after the other in each.
 
-use e2e::token::Token;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::IN_FLIGHT;
 use crate::client::Client;
-
-/// Requests, or connections, in flight.
-pub(crate) const IN_FLIGHT: usize = 64;
-
-/// Tokens of `count` users, signed before anything is measured. Each may be a host.
-pub(crate) fn tokens(name: &str, count: usize) -> Vec<String> {
-    (0..count).map(|at| Token::new(&format!("{name}-{at}"), "host").sign()).collect()
-}
-
-/// Connects them all.
-pub(crate) async fn connect(address: &str, tokens: &[String]) -> Vec<Client> {
-    stream::iter(tokens).map(|token| Client::connect(address, token)).buffered(IN_FLIGHT).collect().await
-}
-
-/// Client `i` joins room `i % rooms`, the first of a room as its host. Returns how long each waited.
-pub(crate) async fn join(clients: &[Client], name: &str, rooms: usize) -> Vec<Duration> {
-    let joins = clients.iter().enumerate().map(|(at, client)| {
-        let role = if at < rooms { "host" } else { "guest" };
-        let body = json!({ "room": format!("{name}-{}", at % rooms), "role": role });
-        async { client.ask("room:join", body).await.took }
-    });
-    stream::iter(joins).buffer_unordered(IN_FLIGHT).collect().await
-}
 
 /// The hosts, the first `rooms` clients, change settings: each host one thing after another, up to `IN_FLIGHT` of
 /// them at once, `changes` in all.
@@ -117,25 +94,6 @@ pub(crate) async fn lock_seats(
     took.concat()
 }
 
-/// Each client joins `each` rooms of its own, one after the other, and leaves each before the next unless it `stays`.
-/// Returns how long each room took.
-pub(crate) async fn fill_rooms(clients: &[Client], name: &str, each: usize, stays: bool) -> Vec<Duration> {
-    let work = clients.iter().enumerate().map(|(at, client)| async move {
-        let mut took = Vec::with_capacity(each);
-        for n in 0..each {
-            let room = format!("{name}-{at}-{n}");
-            let mut waited = client.ask("room:join", json!({ "room": room, "role": "host" })).await.took;
-            if !stays {
-                waited += client.ask("room:leave", json!({ "room": room })).await.took;
-            }
-            took.push(waited);
-        }
-        took
-    });
-    let took: Vec<Vec<Duration>> = stream::iter(work).buffer_unordered(IN_FLIGHT).collect().await;
-    took.concat()
-}
-
 /// Three fields of the settings.
 fn patch(turn: usize) -> Value {
     let mode = ["off", "near_field", "far_field"][turn % 3];
@@ -144,27 +102,4 @@ fn patch(turn: usize) -> Value {
         "noiseReduction": mode,
         "vad": { "silenceDurationMs": 200 + turn % 800 },
     })
-}
-
-/// Everybody leaves.
-pub(crate) async fn leave(clients: &[Client], name: &str, rooms: usize) {
-    let leaves = clients.iter().enumerate().map(|(at, client)| {
-        let body = json!({ "room": format!("{name}-{}", at % rooms) });
-        async { drop(client.ask("room:leave", body).await) }
-    });
-    stream::iter(leaves).buffer_unordered(IN_FLIGHT).collect::<()>().await;
-}
-
-/// Waits until `arrived` is true of every client, and says when the last event came.
-pub(crate) async fn delivered(
-    what: &str,
-    clients: &[Client],
-    arrived: impl Fn(usize, &Client) -> bool,
-) -> Option<Instant> {
-    e2e::wait::until(what, Duration::from_secs(60), || {
-        let all = clients.iter().enumerate().all(|(at, client)| arrived(at, client));
-        std::future::ready(all)
-    })
-    .await;
-    clients.iter().filter_map(|client| client.seen().last.get()).max()
 }

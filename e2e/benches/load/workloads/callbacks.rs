@@ -8,12 +8,13 @@ use key_prefix::{KeyKind, Keys, Prefix};
 use room_cell::{Cell, MediaIdentity};
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
+use super::Size;
 use crate::client::Client;
-use crate::crowd::{connect, join, tokens};
+use crate::crowd::{connect, http, join, restart, tokens};
 use crate::figures::{Begun, Figures};
 use crate::server::{CALLBACK_SECRET, Server};
 
@@ -24,9 +25,6 @@ const PEOPLE: usize = 5;
 /// Connections of the media server; each person's callbacks go over one of them, so that they come in order.
 const CONNECTIONS: usize = 60;
 const PER_SECOND: u32 = 2_000;
-const SECONDS: u32 = 12;
-/// Before them, of a server that has only begun to work.
-const WARM_SECONDS: u32 = 3;
 
 /// Somebody in a room.
 #[derive(Debug, Clone)]
@@ -36,10 +34,10 @@ struct Person {
 }
 
 /// Rooms on each instance, and callbacks about everybody in them to the first.
-pub(crate) async fn callbacks(server: &Server) -> Figures {
+pub(super) async fn callbacks(server: &Server, size: Size) -> Vec<Figures> {
     let mut clients: Vec<Client> = Vec::new();
     let mut people = Vec::new();
-    for (at, address) in server.addresses().enumerate() {
+    for (at, address) in server.addresses().into_iter().enumerate() {
         let here = connect(&address, &tokens(&format!("of-{at}"), ROOMS * PEOPLE)).await;
         join(&here, &format!("heard-{at}"), ROOMS).await;
         people.extend(
@@ -48,14 +46,13 @@ pub(crate) async fn callbacks(server: &Server) -> Figures {
         );
         clients.extend(here);
     }
-    let (warm, count) = ((PER_SECOND * WARM_SECONDS) as usize, (PER_SECOND * SECONDS) as usize);
+    // So many of each person; before them some of a server that has only begun to work.
+    let (warm, count) = (size.of(20, 1) * people.len(), size.of(40, 2) * people.len());
     let mut requests = signed(&people, warm + count);
     let measured = requests.split_off(warm);
     post(server, &people, requests).await;
     applied(server, &people).await;
-    for client in &clients {
-        client.seen().events.set(0);
-    }
+    restart(&clients);
 
     let versions = versions(server, &people).await;
     let begun = Begun::now(server).await;
@@ -68,7 +65,7 @@ pub(crate) async fn callbacks(server: &Server) -> Figures {
     assert_eq!(self::versions(server, &people).await, right, "each is applied, in its order");
     let last = ((warm + count) / people.len()) as u64;
     all_stand_at(server, &people, last).await;
-    figures
+    vec![figures]
 }
 
 /// Requests, the first of each person before the second of anybody. Each says the contrary of the one before.
@@ -111,7 +108,8 @@ async fn post(server: &Server, people: &[Person], requests: Vec<String>) -> Vec<
             let due = start + Duration::from_secs(1) * u32::try_from(n).expect("a few") / PER_SECOND;
             sleep_until(due).await;
             stream.write_all(request.as_bytes()).await.expect("an open connection");
-            answered(&mut stream).await;
+            let (status, body) = http::answer(&mut stream).await;
+            assert_eq!(status, 200, "{body}");
             waits.push(due.elapsed());
         }
         waits
@@ -119,26 +117,6 @@ async fn post(server: &Server, people: &[Person], requests: Vec<String>) -> Vec<
     let tasks: Vec<_> = posting.map(tokio::task::spawn_local).collect();
     let waits = join_all(tasks).await;
     waits.into_iter().flat_map(|waits| waits.expect("answers to all of them")).collect()
-}
-
-/// Reads an answer, which is 200.
-async fn answered(stream: &mut BufReader<TcpStream>) {
-    let (mut line, mut length, mut status) = (String::new(), 0, String::new());
-    loop {
-        line.clear();
-        stream.read_line(&mut line).await.expect("a line of an answer");
-        let head = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = head.strip_prefix("content-length:") {
-            length = value.trim().parse().expect("a length");
-        } else if status.is_empty() {
-            status = head;
-        } else if head.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.expect("a body");
-    assert!(status.contains(" 200"), "{status}: {}", String::from_utf8_lossy(&body));
 }
 
 /// The rooms' keys of this kind, in order.

@@ -1,0 +1,52 @@
+//! Rooms that are opened over HTTP, and answers over a connection that stays open.
+
+use e2e::token::{APP, Token};
+use futures_util::future::join_all;
+use std::ops::Range;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+const CONNECTIONS: usize = 32;
+
+/// Opens the rooms of these numbers, which stay loaded without anybody in them.
+pub(crate) async fn open_rooms(address: &str, name: &str, numbers: Range<usize>) {
+    let token = Token::new("operator", "host").claim("admin", true).sign();
+    let opening = (0..CONNECTIONS).map(|connection| {
+        let (numbers, token) = (numbers.clone(), &token);
+        async move {
+            let stream = TcpStream::connect(address).await.expect("a listening server");
+            stream.set_nodelay(true).expect("a TCP connection");
+            let mut stream = BufReader::new(stream);
+            for number in numbers.skip(connection).step_by(CONNECTIONS) {
+                let request = format!(
+                    "PUT /v1/apps/{APP}/rooms/{name}-{number} HTTP/1.1\r\nhost: rooms\r\ncontent-type: application/json\r\n\
+                     authorization: Bearer {token}\r\ncontent-length: 2\r\n\r\n{{}}"
+                );
+                stream.write_all(request.as_bytes()).await.expect("an open connection");
+                let (status, body) = answer(&mut stream).await;
+                assert_eq!(status, 201, "{body}");
+            }
+        }
+    });
+    join_all(opening).await;
+}
+
+/// Reads an answer: its status and its body.
+pub(crate) async fn answer(stream: &mut BufReader<TcpStream>) -> (u16, String) {
+    let (mut line, mut length, mut status) = (String::new(), 0, None);
+    loop {
+        line.clear();
+        stream.read_line(&mut line).await.expect("a line of an answer");
+        let head = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = head.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        } else if status.is_none() {
+            status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        } else if head.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.expect("a body");
+    (status.expect("a status"), String::from_utf8_lossy(&body).into_owned())
+}
