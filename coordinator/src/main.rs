@@ -13,6 +13,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::io::AsyncReadExt as _;
 
+/// Most of a command's work is many small texts that live for a moment.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

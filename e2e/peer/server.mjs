@@ -55,11 +55,10 @@ io.use((socket, next) => {
 });
 
 // The same functions for all sockets, which they have as `this`.
-const events = /** @type {(keyof Rooms["requests"])[]} */ (Object.keys(rooms.requests));
-const listeners = events.map((event) => {
+const listeners = Object.entries(rooms.requests).map(([event, request]) => {
   /** @type {Listener} */
   const listener = async function (body, ack) {
-    const answer = await rooms.answer(event, this, body);
+    const answer = await rooms.answer(request, this, body);
     if (typeof ack === "function") ack(answer);
   };
   return /** @type {const} */ ([event, listener]);

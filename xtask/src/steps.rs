@@ -1,7 +1,7 @@
 //! What `make lint` and `make test` run. The first step that fails ends it.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -60,14 +60,31 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
 pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     step("the peer's tests", || run(&root.join(PEER), "npm", &["test", "--silent"]))?;
     step("cargo build", || run(root, "cargo", &["build", "--workspace", "--all-targets"]))?;
-    step("cargo test", || run(root, "cargo", &["test", "--workspace"]))
+    step("cargo test", || run(root, "cargo", &["test", "--workspace"]))?;
+    step("a quick load bench", || quick_bench(root))
+}
+
+/// Shows that the load bench and its page work; what it measures of an unoptimised build says nothing.
+fn quick_bench(root: &Path) -> anyhow::Result<()> {
+    let target = target_folder()?;
+    let mut bench =
+        command(root, "cargo", &["bench", "--profile", "dev", "--package", "e2e", "--bench", "load"]);
+    bench.env("DAIS_LOAD_QUICK", "1").env("DAIS_COORDINATOR", target.join("debug/coordinator"));
+    succeed(&mut bench)?;
+    let folder = target.join("bench");
+    performance::write(root, &folder.join("load.json"), &performance::Into::Folder(folder.clone()))?;
+    Ok(())
+}
+
+fn target_folder() -> anyhow::Result<PathBuf> {
+    let own = env::current_exe()?;
+    own.ancestors().nth(2).map(Path::to_path_buf).context("not in a target folder")
 }
 
 /// The load bench, then the page of its figures: in the target folder, or with `record` in `docs/`.
 pub(crate) fn bench(root: &Path, record: bool) -> anyhow::Result<()> {
     run(root, "cargo", &["bench", "--package", "e2e", "--bench", "load"])?;
-    let own = env::current_exe()?;
-    let target = own.ancestors().nth(2).context("not in a target folder")?;
+    let target = target_folder()?;
     let figures = target.join("bench/load.json");
     let into = if record { performance::Into::Docs } else { performance::Into::Folder(target.join("bench")) };
     let page = performance::write(root, &figures, &into)?;

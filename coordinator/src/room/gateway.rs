@@ -276,7 +276,7 @@ pub async fn update_settings(
     room: &RoomKey,
     change: SettingsChange,
 ) -> Result<SettingsVersion, ApiError> {
-    update(node, room, Change::Settings(change)).await
+    update(node, room, Change::Settings(Arc::new(change))).await
 }
 
 /// Merges a patch into a guest's state, wherever the room runs.
@@ -285,27 +285,26 @@ pub async fn update_guest(
     room: &RoomKey,
     change: GuestChange,
 ) -> Result<SettingsVersion, ApiError> {
-    update(node, room, Change::Guest(change)).await
+    update(node, room, Change::Guest(Arc::new(change))).await
 }
 
 /// What anybody may change of a room.
 enum Change {
-    Settings(SettingsChange),
-    Guest(GuestChange),
+    Settings(Arc<SettingsChange>),
+    Guest(Arc<GuestChange>),
 }
 
 impl Change {
     fn work(&self, reply: Reply<SettingsVersion>) -> Work {
         match self {
-            Self::Settings(change) => Work::Settings(Box::new(change.clone()), reply),
-            Self::Guest(change) => Work::Guest(Box::new(change.clone()), reply),
+            Self::Settings(change) => Work::Settings(Arc::clone(change), reply),
+            Self::Guest(change) => Work::Guest(Arc::clone(change), reply),
         }
     }
 }
 
 /// By the room's owner if that is here, else past it; once more if the room had to be brought back first.
 async fn update(node: &Arc<Node>, room: &RoomKey, change: Change) -> Result<SettingsVersion, ApiError> {
-    let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &node.store.keys)));
     let mut is_brought_back = false;
     loop {
         if let Some(handle) = node.rooms.find(room) {
@@ -315,6 +314,7 @@ async fn update(node: &Arc<Node>, room: &RoomKey, change: Change) -> Result<Sett
                 Err(Refusal::Gone) => {}
             }
         }
+        let remote = RemoteRoom::new(Arc::new(RoomNames::new(room.clone(), &node.store.keys)));
         let updated = match &change {
             Change::Settings(change) => remote.update_settings(&node.store, change).await?,
             Change::Guest(change) => remote.update_guest(&node.store, change).await?,

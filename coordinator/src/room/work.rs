@@ -157,9 +157,9 @@ pub enum Work {
     /// More of the peers: after this user, so many; the answer is the body of the ack.
     Peers(Sid, Option<String>, usize, Reply<Box<RawValue>>),
     /// Change settings.
-    Settings(Box<SettingsChange>, Reply<SettingsVersion>),
+    Settings(Arc<SettingsChange>, Reply<SettingsVersion>),
     /// Change a guest's state.
-    Guest(Box<GuestChange>, Reply<SettingsVersion>),
+    Guest(Arc<GuestChange>, Reply<SettingsVersion>),
     /// Another instance changed settings or a guest's state.
     Sync(Box<StateChange>),
     /// Redis stands at other versions than memory, by the heartbeat.

@@ -10,13 +10,17 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 const PING: &str = "2";
 const PONG: &str = "3";
+/// Before a request that was refused is made again.
+pub(crate) const RETRY: Duration = Duration::from_millis(50);
+/// After which a request that is refused again and again will not be done any more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 type Socket = WebSocketStream<TcpStream>;
 
@@ -136,6 +140,19 @@ impl Client {
         ack
     }
 
+    /// Asks one thing again and again until it is done. Returns how long that took in all.
+    pub(crate) async fn insist(&self, event: &'static str, body: &Value) -> Duration {
+        let begun = Instant::now();
+        loop {
+            let ack = self.try_to(event, body.clone()).await;
+            if ack.is_ok() {
+                return begun.elapsed();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{event} {body} is still refused: {}", ack.text);
+            sleep(RETRY).await;
+        }
+    }
+
     /// What it has been told.
     pub(crate) fn seen(&self) -> &Seen {
         &self.seen
@@ -231,11 +248,9 @@ impl Seen {
         let version = number_after(text, r#""of":"settings","from":"#)
             .and_then(|_| number_after(text, r#""to":"#))
             .or_else(|| number_after(text, r#""version":{"settings":"#));
-        if let Some(version) = version {
-            if version > self.version.get() {
-                self.version.set(version);
-                self.arrivals.borrow_mut().push((version, Instant::now()));
-            }
+        if let Some(version) = version.filter(|version| *version > self.version.get()) {
+            self.version.set(version);
+            self.arrivals.borrow_mut().push((version, Instant::now()));
         }
         if !text.starts_with(r#"["room:update""#) {
             self.raise_peers(text);

@@ -52,6 +52,7 @@ impl Watch {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a thread of its own, which asks at a pace")]
 fn ask(port: u16, ends: &AtomicBool) -> Vec<Duration> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a running Redis");
     stream.set_nodelay(true).expect("a TCP connection");

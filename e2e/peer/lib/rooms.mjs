@@ -8,6 +8,7 @@ import { isObject, merge, refusal } from "./answers.mjs";
 /** @typedef {import("socket.io").Server<any, any, any, Identity>} Server */
 /** @typedef {{ user: string, name?: string, role: string, devices: number, joinedAt: number }} Peer */
 /** @typedef {{ seat: number, state: string, user?: string, micSession?: string, muted?: boolean }} Seat */
+/** @typedef {(this: Rooms, socket: Socket, body: Body) => Promise<Body> | Body} Request */
 /**
  * `key` names it in Redis and in Socket.IO; `peers` and `seated`, the places in `seats`, are by the id of a socket.
  *
@@ -44,7 +45,11 @@ export class Rooms {
     this.#instance = instance;
   }
 
-  /** Every request by its event. */
+  /**
+   * Every request by its event.
+   *
+   * @type {Record<string, Request>}
+   */
   requests = {
     "room:join": this.#join,
     "room:leave": this.#leave,
@@ -56,17 +61,17 @@ export class Rooms {
   /**
    * Performs a request.
    *
-   * @param {keyof Rooms["requests"]} event
+   * @param {Request} request  one of `requests`
    * @param {Socket} socket
    * @param {unknown} body
    * @returns {Promise<Body>}
    */
-  async answer(event, socket, body) {
+  async answer(request, socket, body) {
     if (!isObject(body) || !isId(body.room)) return refusal("BAD_REQUEST", "an object with a room is needed");
     try {
-      return await this.requests[event].call(this, socket, body);
+      return await request.call(this, socket, body);
     } catch (error) {
-      console.error(event, error);
+      console.error(request.name, error);
       return refusal("STORE_UNAVAILABLE", "the request could not be stored");
     }
   }
@@ -158,7 +163,7 @@ export class Rooms {
    * @param {Socket} socket
    * @param {Body} body
    */
-  async #micUp(socket, { room: id, seat: wanted }) {
+  #micUp(socket, { room: id, seat: wanted }) {
     const room = this.#joined(socket, id);
     if (!room) return notInRoom();
     const at = room.seated.get(socket.id) ?? place(room, wanted);
@@ -175,7 +180,7 @@ export class Rooms {
    * @param {Socket} socket
    * @param {Body} body
    */
-  async #micDown(socket, { room: id, micSession }) {
+  #micDown(socket, { room: id, micSession }) {
     const room = this.#joined(socket, id);
     if (!room) return notInRoom();
     const at = room.seated.get(socket.id);
@@ -196,7 +201,7 @@ export class Rooms {
     room.seats[at] = seat;
     const from = room.version.cell++;
     const to = from + 1;
-    await this.#store.write(room.key, { seats: JSON.stringify(room.seats) });
+    await this.#store.write(room.key, { [`seat-${seat.seat}`]: JSON.stringify(seat) });
     this.#io.to(room.key).emit("mic:update", { room: room.id, of: "cell", from, to, seats: [seat] });
     return { ok: true, seat, version: { cell: to } };
   }

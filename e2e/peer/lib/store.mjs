@@ -126,16 +126,16 @@ export class Store {
    * @param {string} room
    * @param {string} id
    */
-  async leave(room, id) {
-    await this.#scripts.leave(3, ownerKey(room), stateKey(room), peersKey(room), this.#self, id);
+  leave(room, id) {
+    return this.#scripts.leave(3, ownerKey(room), stateKey(room), peersKey(room), this.#self, id);
   }
 
   /**
    * @param {string} room
    * @param {Record<string, string | number>} fields
    */
-  async write(room, fields) {
-    await this.#redis.hset(stateKey(room), fields);
+  write(room, fields) {
+    return this.#redis.hset(stateKey(room), fields);
   }
 
   /**
@@ -152,8 +152,8 @@ export class Store {
    *
    * @param {string} room
    */
-  async notify(room) {
-    await this.#redis.publish(SYNC, room);
+  notify(room) {
+    return this.#redis.publish(SYNC, room);
   }
 
   /** @param {(room: string) => void} told  called with each room that another instance has written */

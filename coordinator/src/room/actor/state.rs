@@ -14,7 +14,7 @@ impl Actor {
     /// Changes that came together: Redis has them all at once, in their order, and everybody is told once.
     pub(super) async fn change_settings(
         &mut self,
-        asked: Vec<(Box<SettingsChange>, Reply<SettingsVersion>)>,
+        asked: Vec<(Arc<SettingsChange>, Reply<SettingsVersion>)>,
     ) {
         let node = Arc::clone(&self.node);
         let sent = match self.serving() {

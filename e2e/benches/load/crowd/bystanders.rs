@@ -38,8 +38,9 @@ impl Bystanders {
                 while !ended.get() {
                     ticks.tick().await;
                     let room = format!("{}-{at}-{}", self.name, took.len());
-                    took.push(client.ask("room:join", json!({ "room": room, "role": "host" })).await.took);
-                    client.ask("room:leave", json!({ "room": room })).await;
+                    let body = json!({ "room": room, "role": "host" });
+                    took.push(client.insist("room:join", &body).await);
+                    client.insist("room:leave", &body).await;
                 }
                 took
             }

@@ -117,6 +117,7 @@ fn settings(turn: usize) -> Value {
 }
 
 /// Tells each number when it is due. A thread of its own, because the runtime's timers are a millisecond coarse.
+#[expect(clippy::disallowed_methods, reason = "a thread of its own, which keeps time")]
 fn metronome(start: Instant, every: Duration, count: usize) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     let (ticks, told) = mpsc::unbounded_channel();
     thread::spawn(move || {

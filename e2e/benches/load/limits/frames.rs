@@ -104,7 +104,7 @@ pub(crate) async fn broadcaster(arguments: &[String]) {
         }
     }
     // Until the parent, which has read everything by then, ends this process.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> [usize; 2] {

@@ -34,7 +34,8 @@ impl Limits {
             let name = workload.replace("broadcast", "frame");
             return last(&name).map(|us| Limit::Frame(Duration::from_secs_f64(us / 1e6)));
         }
-        let is_join = workload.starts_with("join_");
+        // Those at as much at once.
+        let is_join = ["join_own", "join_ten", "join_one"].contains(&workload);
         is_join.then(|| last(scripts::AT_ONCE).map(Limit::ScriptRate)).flatten()
     }
 }

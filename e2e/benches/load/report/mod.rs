@@ -35,9 +35,22 @@ pub(crate) struct Report {
     pub(crate) rounds: usize,
     pub(crate) limits: Limits,
     pub(crate) runs: Vec<Run>,
+    /// What went wrong.
+    pub(crate) failures: Vec<String>,
+    /// Measurements of further rounds for which there was no time.
+    pub(crate) left_out: usize,
 }
 
 impl Report {
+    /// Adds what a workload, or each of its parts, cost.
+    pub(crate) fn add(&mut self, round: usize, workload: &str, kind: Kind, parts: Vec<Figures>) {
+        for mut figures in parts {
+            let name = figures.part.take().unwrap_or_else(|| workload.to_owned());
+            figures.limit = self.limits.of(&name);
+            self.runs.push(Run { round, kind, name, figures });
+        }
+    }
+
     /// Writes every run to `bench/load.json` of the target folder.
     #[expect(clippy::print_stdout, reason = "the bench is a command")]
     pub(crate) fn save(&self) {
@@ -62,6 +75,8 @@ impl Report {
             "mode": if self.size == Size::Full { "full" } else { "quick" },
             "rounds": self.rounds,
             "limits": limits,
+            "leftOut": self.left_out,
+            "failures": self.failures,
             "runs": self.runs.iter().map(Run::as_json).collect::<Vec<_>>(),
         })
     }

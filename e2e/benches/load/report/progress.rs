@@ -12,10 +12,23 @@ pub(crate) struct Progress {
     begun: Instant,
 }
 
+/// Further rounds are cut short after this time, so that a slow machine ends as well.
+const LONGEST: Duration = Duration::from_secs(14 * 60);
+
 impl Progress {
     /// Of none so far.
     pub(crate) fn new(all: usize) -> Self {
         Self { all, done: 0, begun: Instant::now() }
+    }
+
+    /// Whether nothing more is to begin.
+    pub(crate) fn is_late(&self) -> bool {
+        self.begun.elapsed() > LONGEST
+    }
+
+    /// How many there were to be that are not done.
+    pub(crate) const fn left(&self) -> usize {
+        self.all - self.done
     }
 
     /// Tells on standard error that one more is done, and how long it took.

@@ -23,6 +23,9 @@ impl Report {
     /// Prints what was measured, and below it the ratios where two servers were.
     #[expect(clippy::print_stdout, reason = "the table is what the bench is run for")]
     pub(crate) fn print(&self) {
+        if self.left_out > 0 {
+            println!("out of time: {} measurements of further rounds are left out", self.left_out);
+        }
         println!("median (lowest-highest)");
         for (name, (unit, values)) in &self.limits.all {
             println!("{name} {} {unit}", shown(spread(values.clone()), 1));

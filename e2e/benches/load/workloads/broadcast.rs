@@ -23,12 +23,12 @@ pub(crate) struct Hall {
 }
 
 /// One room of 500.
-pub(crate) const ONE: Hall = Hall { rooms: 1, members: 500, rate: 60, in_flight: 8, changes: 1_000 };
+pub(crate) const ONE: Hall = Hall { rooms: 1, members: 500, rate: 60, in_flight: 8, changes: 600 };
 /// 50 rooms of 100.
-pub(crate) const FIFTY: Hall = Hall { rooms: 50, members: 100, rate: 10, in_flight: 32, changes: 4_000 };
+pub(crate) const FIFTY: Hall = Hall { rooms: 50, members: 100, rate: 10, in_flight: 32, changes: 2_500 };
 
 const ROOM: &str = "hall";
-const SECONDS: usize = 5;
+const SECONDS: usize = 4;
 
 impl Hall {
     /// As large as it is to be now.

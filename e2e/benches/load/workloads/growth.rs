@@ -18,29 +18,28 @@ const ROOM: &str = "grown";
 const WORKED_IN: usize = 100;
 /// Fewer rooms than these are nothing to a heartbeat.
 const BEATS_FROM: usize = 1_000;
+/// With so many, joins might wait for one.
+const FELT_FROM: usize = 100_000;
 /// Rooms that are spread over instances.
 const SPREAD: usize = 64;
 
-/// The same work in a hundred rooms, of ever more that the instance has.
-pub(super) async fn rooms(server: &Server, size: Size) -> Vec<Figures> {
-    let sizes: &[usize] = if size == Size::Full { &[100, 1_000, 10_000, 100_000] } else { &[100, 1_000] };
+/// The same work in a hundred rooms, of so many that the instance has; and its heartbeats.
+pub(super) async fn rooms(server: &Server, size: Size, rooms: usize) -> Vec<Figures> {
     let clients = connect(&server.address(), &tokens("user", WORKED_IN)).await;
-    let (mut opened, mut all) = (0, Vec::new());
-    for &rooms in sizes {
-        open_rooms(&server.address(), ROOM, opened..rooms).await;
-        opened = rooms;
-        archived(server).await;
-        let (joins, changes) = worked(server, &clients, size).await;
-        all.extend([joins.of(format!("join_at_{rooms}")), changes.of(format!("settings_at_{rooms}"))]);
-        if rooms >= BEATS_FROM {
-            all.push(heartbeats(server, size).await.of(format!("heartbeat_{rooms}")));
-        }
+    open_rooms(&server.address(), ROOM, size.of(rooms, rooms / 100 + WORKED_IN)).await;
+    archived(server).await;
+    let (joins, changes) = worked(server, &clients, size).await;
+    let mut all = vec![joins.of(format!("join_at_{rooms}")), changes.of(format!("settings_at_{rooms}"))];
+    if rooms >= BEATS_FROM {
+        all.push(heartbeats(server, size).await.of(format!("heartbeat_{rooms}")));
     }
-    let bystanders = Bystanders::at(&server.address(), "bystander").await;
-    let begun = Begun::now(server).await;
-    let (waits, ()) = bystanders.join_while(sleep(beats(size, 2))).await;
-    let meanwhile = begun.end(server, Instant::now(), Vec::new(), bystanders.clients()).await;
-    all.push(meanwhile.meanwhile(waits).of(format!("join_during_heartbeat_{opened}")));
+    if rooms >= FELT_FROM {
+        let bystanders = Bystanders::at(&server.address(), "bystander").await;
+        let begun = Begun::now(server).await;
+        let (waits, ()) = bystanders.join_while(sleep(beats(size, 2))).await;
+        let meanwhile = begun.end(server, Instant::now(), Vec::new(), bystanders.clients()).await;
+        all.push(meanwhile.meanwhile(waits).of(format!("join_during_heartbeat_{rooms}")));
+    }
     all
 }
 

@@ -106,6 +106,10 @@ const fn kept_rooms(_: Size) -> Needs {
     Needs { idle: NEVER, ..Needs::USUAL }
 }
 
+fn many_rooms(size: Size) -> Needs {
+    Needs { idle: NEVER, heartbeat: growth::heartbeat(size), ..Needs::USUAL }
+}
+
 fn short_beats(size: Size) -> Needs {
     Needs { instances: 2, heartbeat: takeover::heartbeat(size), ..Needs::USUAL }
 }
@@ -124,7 +128,7 @@ pub(crate) const ALL: &[Workload] = &[
     }),
     Workload::new("join_one", |server, size| Box::pin(rooms::joins(server, size, size.of(1_000, 50), 1))),
     Workload::new("settings", |server, size| {
-        Box::pin(commands::settings(server, size, size.of(200, 5), 10, size.of(10_000, 100)))
+        Box::pin(commands::settings(server, size, size.of(200, 5), 10, size.of(8_000, 100)))
     }),
     Workload::new("broadcast_one_paced", |server, size| {
         Box::pin(broadcast::paced(server, size, broadcast::ONE))
@@ -142,6 +146,7 @@ pub(crate) const ALL: &[Workload] = &[
         Box::pin(commands::mics(server, size, size.of(64, 8), 1, size.of(50, 2)))
     })
     .ours()
+    .once()
     .needs(|_| Needs { seats: 64, ..Needs::USUAL }),
     Workload::new("mic_rooms", |server, size| {
         Box::pin(commands::mics(server, size, size.of(1_000, 20), size.of(1_000, 20), size.of(4, 2)))
@@ -156,14 +161,17 @@ pub(crate) const ALL: &[Workload] = &[
         Box::pin(elsewhere::locks(server, size, size.of(1_000, 40), 1))
     })
     .ours()
+    .once()
     .needs(two_instances),
     Workload::new("elsewhere", |server, size| {
         Box::pin(elsewhere::locks(server, size, size.of(4_000, 80), 20))
     })
     .ours()
+    .once()
     .needs(two_instances),
     Workload::new("takeover_1", |server, _| Box::pin(takeover::takeover(server, 1))).needs(short_beats),
     Workload::new("takeover_100", |server, size| Box::pin(takeover::takeover(server, size.of(100, 10))))
+        .once()
         .needs(short_beats),
     Workload::new("takeover_1000", |server, size| Box::pin(takeover::takeover(server, size.of(1_000, 20))))
         .needs(short_beats),
@@ -181,10 +189,22 @@ pub(crate) const ALL: &[Workload] = &[
         .ours()
         .once()
         .needs(short_beats),
-    Workload::new("growth", |server, size| Box::pin(growth::rooms(server, size)))
+    Workload::new("rooms_100", |server, size| Box::pin(growth::rooms(server, size, 100)))
         .ours()
         .once()
-        .needs(|size| Needs { idle: NEVER, heartbeat: growth::heartbeat(size), ..Needs::USUAL }),
+        .needs(many_rooms),
+    Workload::new("rooms_1000", |server, size| Box::pin(growth::rooms(server, size, 1_000)))
+        .ours()
+        .once()
+        .needs(many_rooms),
+    Workload::new("rooms_10000", |server, size| Box::pin(growth::rooms(server, size, 10_000)))
+        .ours()
+        .once()
+        .needs(many_rooms),
+    Workload::new("rooms_100000", |server, size| Box::pin(growth::rooms(server, size, 100_000)))
+        .ours()
+        .once()
+        .needs(many_rooms),
     Workload::new("instances_1", |server, size| Box::pin(growth::instances(server, size))).ours().once(),
     Workload::new("instances_2", |server, size| Box::pin(growth::instances(server, size)))
         .ours()

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::Size;
 use crate::client::Client;
@@ -14,8 +14,6 @@ use crate::server::Server;
 
 /// Rooms to a connection.
 const EACH: usize = 10;
-/// Before a client that was refused asks again.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// So many rooms, each of which is joined at the other instance until that succeeds.
 pub(super) async fn takeover(server: &mut Server, rooms: usize) -> Vec<Figures> {
@@ -57,9 +55,7 @@ async fn owned(server: &Server, rooms: usize) -> (Vec<Client>, usize) {
 async fn taken_over(heirs: &[Client], each: usize, killed: Instant) -> Vec<Duration> {
     let joins = (0..heirs.len() * each).map(|n| async move {
         let body = json!({ "room": format!("room-{}-{}", n / each, n % each), "role": "host" });
-        while !heirs[n / each].try_to("room:join", body.clone()).await.is_ok() {
-            sleep(RETRY).await;
-        }
+        heirs[n / each].insist("room:join", &body).await;
         killed.elapsed()
     });
     stream::iter(joins).buffer_unordered(IN_FLIGHT).collect().await
