@@ -184,20 +184,25 @@ impl Actor {
             let suspended = matches!(self.state, State::Suspended(_));
             let is_external = self.external.is_some();
             // Whichever is ready: neither what falls due nor what comes in keeps the other waiting.
+            // What is done about it is on the heap while it is being done: a room that rests is small.
             tokio::select! {
-                () = sleep_until(due) => self.tick().await,
+                () = sleep_until(due) => Box::pin(self.tick()).await,
                 changed = store_up.changed() => match changed {
                     Ok(()) if *store_up.borrow_and_update() => {
-                        if suspended { self.repin().await } else { self.after_outage().await }
+                        if suspended {
+                            Box::pin(self.repin()).await;
+                        } else {
+                            Box::pin(self.after_outage()).await;
+                        }
                     }
                     Ok(()) => {}
                     Err(_) => return,
                 },
                 next = work.recv() => match next {
-                    Some(first) => self.take(first, work).await,
+                    Some(first) => Box::pin(self.take(first, work)).await,
                     None => return,
                 },
-                Some(did) = desk(&mut did) => self.desk_did(did).await,
+                Some(did) = desk(&mut did) => Box::pin(self.desk_did(did)).await,
                 Ok(()) = media_nodes.changed(), if is_external => {
                     media_nodes.mark_unchanged();
                     self.media_nodes_changed();
@@ -209,7 +214,8 @@ impl Actor {
 
     /// Handles what came, and with a command all commands that wait behind it.
     async fn take(&mut self, first: Work, work: &mut mpsc::Receiver<Work>) {
-        let first = if matches!(self.state, State::New) { self.begin(first).await } else { Some(first) };
+        let first =
+            if matches!(self.state, State::New) { Box::pin(self.begin(first)).await } else { Some(first) };
         let Some(first) = first else { return };
         let mut steps = Vec::new();
         let mut next = Some(first);
@@ -235,6 +241,10 @@ impl Actor {
 
     /// Handles a piece of work, and with a change of settings those that wait right behind it.
     async fn handle_with_alike(&mut self, first: Work, work: &mut mpsc::Receiver<Work>) {
+        if matches!(first, Work::Settings(..) | Work::Sync(_)) {
+            // Those who were answered together ask again together: the rest of them are about to run.
+            tokio::task::yield_now().await;
+        }
         let (mut settings, mut synced, mut next) = (Vec::new(), Vec::new(), Some(first));
         while let Some(work_now) = next.take() {
             match work_now {

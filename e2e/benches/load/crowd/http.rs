@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::client::{PATIENCE, RETRY};
 
 /// Few, so that what opens the rooms is never what stops the heartbeats.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: usize = 16;
 
 /// Opens so many rooms, which stay loaded without anybody in them.
 pub(crate) async fn open_rooms(address: &str, name: &str, count: usize) {

@@ -20,9 +20,9 @@ pub(crate) const ARGUMENT: &str = "--broadcaster";
 const PAYLOAD: u8 = 200;
 const HEAD: usize = 4;
 const FRAME: usize = HEAD + PAYLOAD as usize;
-const SECONDS: usize = 3;
+const SECONDS: usize = 2;
 /// Frames, flat out, to all sockets.
-const FLAT_OUT: usize = 500_000;
+const FLAT_OUT: usize = 250_000;
 
 /// Processor time of a frame in each of the halls, at their pace and flat out.
 pub(super) async fn measure(size: Size) -> Vec<(String, &'static str, f64)> {

@@ -26,8 +26,8 @@ pub(super) async fn measure(size: Size) -> Vec<(String, &'static str, f64)> {
     let mut all = Vec::new();
     for (name, connections, pipelined, calls) in [
         ("script_1_connection", 1, 1, size.of(10_000, 200)),
-        (AT_ONCE, 50, 1, size.of(60_000, 500)),
-        ("script_pipelined", 1, 64, size.of(128_000, 640)),
+        (AT_ONCE, 50, 1, size.of(40_000, 500)),
+        ("script_pipelined", 1, 64, size.of(64_000, 640)),
     ] {
         let before = meter::of_redis(&redis).await;
         let begun = Instant::now();

@@ -23,9 +23,9 @@ pub(crate) struct Hall {
 }
 
 /// One room of 500.
-pub(crate) const ONE: Hall = Hall { rooms: 1, members: 500, rate: 60, in_flight: 8, changes: 600 };
+pub(crate) const ONE: Hall = Hall { rooms: 1, members: 500, rate: 60, in_flight: 8, changes: 400 };
 /// 50 rooms of 100.
-pub(crate) const FIFTY: Hall = Hall { rooms: 50, members: 100, rate: 10, in_flight: 32, changes: 2_500 };
+pub(crate) const FIFTY: Hall = Hall { rooms: 50, members: 100, rate: 10, in_flight: 32, changes: 1_500 };
 
 const ROOM: &str = "hall";
 const SECONDS: usize = 4;
@@ -49,24 +49,22 @@ impl Hall {
     }
 }
 
-/// At a fixed rate, whatever the answers take.
-pub(super) async fn paced(server: &Server, size: Size, hall: Hall) -> Vec<Figures> {
+/// At a fixed rate, whatever the answers take; then as many as the server takes.
+pub(super) async fn broadcast(server: &Server, size: Size, hall: Hall) -> Vec<Figures> {
+    let name = if hall.rooms == 1 { "one" } else { "50" };
     let hall = hall.sized(size);
     let clients = filled(server, &hall).await;
-    let count = hall.per_second() * size.of(SECONDS, 1);
-    let send = |count| changes::paced(&clients, ROOM, hall.rooms, hall.every(), count);
-    let before = send(hall.per_second()).await;
-    measured(server, &hall, &clients, &before, send(count)).await
-}
 
-/// As many as the server takes.
-pub(super) async fn flat_out(server: &Server, size: Size, hall: Hall) -> Vec<Figures> {
-    let hall = hall.sized(size);
-    let clients = filled(server, &hall).await;
+    let paced = |count| changes::paced(&clients, ROOM, hall.rooms, hall.every(), count);
+    let before = paced(hall.per_second()).await;
+    let work = paced(hall.per_second() * size.of(SECONDS, 1));
+    let at_pace = measured(server, &hall, &clients, &before, work).await;
+
     let in_flight = hall.in_flight.min(clients.len());
-    let send = |count| changes::flat_out(&clients, ROOM, hall.rooms, in_flight, count);
-    let before = send(hall.changes / 10).await;
-    measured(server, &hall, &clients, &before, send(hall.changes)).await
+    let flat_out = |count| changes::flat_out(&clients, ROOM, hall.rooms, in_flight, count);
+    let before = flat_out(hall.changes / 10).await;
+    let full = measured(server, &hall, &clients, &before, flat_out(hall.changes)).await;
+    vec![at_pace.of(format!("broadcast_{name}_paced")), full.of(format!("broadcast_{name}_full"))]
 }
 
 async fn filled(server: &Server, hall: &Hall) -> Vec<Client> {
@@ -82,7 +80,7 @@ async fn measured(
     clients: &[Client],
     before: &[Change],
     work: impl Future<Output = Vec<Change>>,
-) -> Vec<Figures> {
+) -> Figures {
     changes::settled(clients, hall.rooms, before).await;
     restart(clients);
     let begun = Begun::now(server).await;
@@ -91,5 +89,5 @@ async fn measured(
     let acks = changes.iter().map(|change| change.took).collect();
     let figures = begun.end(server, last, acks, clients).await;
     let deliveries = changes::deliveries(clients, hall.rooms, &changes);
-    vec![figures.counted(deliveries.len() as u64).delivered(deliveries)]
+    figures.counted(deliveries.len() as u64).delivered(deliveries)
 }

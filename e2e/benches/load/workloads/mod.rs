@@ -117,30 +117,21 @@ fn short_beats(size: Size) -> Needs {
 /// All of them, in the order in which they are measured.
 pub(crate) const ALL: &[Workload] = &[
     Workload::new("idle", |server, size| Box::pin(rooms::idle(server, size, size.of(5_000, 50)))),
-    Workload::new("idle_joined", |server, size| {
-        Box::pin(rooms::idle_joined(server, size, size.of(5_000, 50)))
-    }),
     Workload::new("join_own", |server, size| {
-        Box::pin(rooms::joins(server, size, size.of(5_000, 50), size.of(5_000, 50)))
+        Box::pin(rooms::joins(server, size, size.of(3_000, 50), size.of(3_000, 50)))
     }),
     Workload::new("join_ten", |server, size| {
-        Box::pin(rooms::joins(server, size, size.of(5_000, 50), size.of(500, 5)))
+        Box::pin(rooms::joins(server, size, size.of(3_000, 50), size.of(300, 5)))
     }),
     Workload::new("join_one", |server, size| Box::pin(rooms::joins(server, size, size.of(1_000, 50), 1))),
     Workload::new("settings", |server, size| {
-        Box::pin(commands::settings(server, size, size.of(200, 5), 10, size.of(8_000, 100)))
+        Box::pin(commands::settings(server, size, size.of(200, 5), 10, size.of(5_000, 100)))
     }),
-    Workload::new("broadcast_one_paced", |server, size| {
-        Box::pin(broadcast::paced(server, size, broadcast::ONE))
+    Workload::new("broadcast_one", |server, size| {
+        Box::pin(broadcast::broadcast(server, size, broadcast::ONE))
     }),
-    Workload::new("broadcast_one_full", |server, size| {
-        Box::pin(broadcast::flat_out(server, size, broadcast::ONE))
-    }),
-    Workload::new("broadcast_50_paced", |server, size| {
-        Box::pin(broadcast::paced(server, size, broadcast::FIFTY))
-    }),
-    Workload::new("broadcast_50_full", |server, size| {
-        Box::pin(broadcast::flat_out(server, size, broadcast::FIFTY))
+    Workload::new("broadcast_50", |server, size| {
+        Box::pin(broadcast::broadcast(server, size, broadcast::FIFTY))
     }),
     Workload::new("mic_one", |server, size| {
         Box::pin(commands::mics(server, size, size.of(64, 8), 1, size.of(50, 2)))
@@ -150,7 +141,8 @@ pub(crate) const ALL: &[Workload] = &[
     .needs(|_| Needs { seats: 64, ..Needs::USUAL }),
     Workload::new("mic_rooms", |server, size| {
         Box::pin(commands::mics(server, size, size.of(1_000, 20), size.of(1_000, 20), size.of(4, 2)))
-    }),
+    })
+    .once(),
     Workload::new("redirects", |server, size| Box::pin(elsewhere::redirects(server, size)))
         .needs(two_instances),
     Workload::new("settings_elsewhere_1", |server, size| Box::pin(elsewhere::settings(server, size, 1)))
@@ -169,11 +161,14 @@ pub(crate) const ALL: &[Workload] = &[
     .ours()
     .once()
     .needs(two_instances),
-    Workload::new("takeover_1", |server, _| Box::pin(takeover::takeover(server, 1))).needs(short_beats),
+    Workload::new("takeover_1", |server, _| Box::pin(takeover::takeover(server, 1)))
+        .once()
+        .needs(short_beats),
     Workload::new("takeover_100", |server, size| Box::pin(takeover::takeover(server, size.of(100, 10))))
         .once()
         .needs(short_beats),
     Workload::new("takeover_1000", |server, size| Box::pin(takeover::takeover(server, size.of(1_000, 20))))
+        .once()
         .needs(short_beats),
     Workload::new("takeover_10000", |server, size| {
         Box::pin(takeover::with_bystanders(server, size.of(10_000, 20)))

@@ -8,10 +8,10 @@ use crate::crowd::{acquainted, connect, fill_rooms, join, tokens};
 use crate::figures::{Begun, Figures};
 use crate::server::Server;
 
-/// Rooms of ten, of the connections that then do nothing.
+/// People in a room, or rooms of a person.
 const TEN: usize = 10;
 
-/// Connections that do nothing.
+/// Connections that do nothing, and the same after they have joined rooms of ten.
 pub(super) async fn idle(server: &Server, size: Size, count: usize) -> Vec<Figures> {
     let tokens = tokens("idle", count);
     let begun = Begun::now(server).await;
@@ -19,19 +19,16 @@ pub(super) async fn idle(server: &Server, size: Size, count: usize) -> Vec<Figur
     let waits = clients.iter().map(Client::opened_in).collect();
     let figures = begun.end(server, Instant::now(), waits, &clients).await;
     sleep(size.rest()).await;
-    vec![figures.rested(server)]
-}
+    let idle = figures.rested(server);
 
-/// Connections that join rooms of ten and then do nothing.
-pub(super) async fn idle_joined(server: &Server, size: Size, count: usize) -> Vec<Figures> {
-    let tokens = tokens("idle", count);
     let begun = Begun::now(server).await;
-    let clients = connect(&server.address(), &tokens).await;
     let waits = join(&clients, "room", count / TEN).await;
     acquainted(&clients, count / TEN).await;
-    let figures = begun.end(server, Instant::now(), waits, &clients).await;
+    let mut joined = begun.end(server, Instant::now(), waits, &clients).await;
     sleep(size.rest()).await;
-    vec![figures.rested(server)]
+    // All that it holds, not what the join alone came to.
+    joined.resident.begin = idle.resident.begin;
+    vec![idle.of("idle"), joined.rested(server).of("idle_joined")]
 }
 
 /// So many join so many rooms.
@@ -51,7 +48,6 @@ pub(super) async fn joins(server: &Server, size: Size, count: usize, rooms: usiz
 pub(super) async fn filled(server: &Server, size: Size, stays: bool) -> Vec<Figures> {
     let clients = connect(&server.address(), &tokens("user", size.of(500, 10))).await;
     fill_rooms(&clients, "first", 1, stays).await;
-    sleep(size.rest()).await;
     let begun = Begun::now(server).await;
     let waits = fill_rooms(&clients, "room", TEN, stays).await;
     let figures = begun.end(server, Instant::now(), waits, &clients).await;
