@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Cause, Event, LEASE, Observer, Reaper, offer};
 
-const CHUNK: usize = 100;
+/// Rooms cleared in one call: Redis does nothing else meanwhile.
+const CHUNK: usize = 20;
 const PAGE: usize = 500;
 /// Rooms offered in one round: what one instance can adopt within it.
 const OFFERS: usize = 200;
