@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::process::Process;
+use crate::process::{Process, until_frozen};
 use crate::small_disk::SmallDisk;
 use crate::wait::{self, SOON};
 
@@ -241,7 +241,9 @@ impl Server {
     /// Freezes it: connections stay, and nothing is answered.
     pub fn pause(&self) {
         self.process.pause();
-        self.signal(&self.children(), Signal::STOP);
+        let children = self.children();
+        self.signal(&children, Signal::STOP);
+        children.into_iter().for_each(until_frozen);
     }
 
     /// Lets it go on.

@@ -104,9 +104,10 @@ impl Process {
         self.signal(Signal::HUP);
     }
 
-    /// SIGSTOP: freezes it.
+    /// SIGSTOP: freezes it, all of its threads.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        until_frozen(self.pid);
     }
 
     /// SIGCONT: lets it go on.
@@ -231,6 +232,23 @@ fn read_usage(pid: i32) -> io::Result<Usage> {
     let kib: u64 = resident.trim().trim_end_matches(" kB").parse().map_err(|_| missing())?;
     let per_second = rustix::param::clock_ticks_per_second();
     Ok(Usage { cpu: Duration::from_micros(ticks * 1_000_000 / per_second), resident_bytes: kib * 1024 })
+}
+
+/// Returns once no thread of the process runs any more: a signal to stop reaches those on other processors a moment
+/// later, and until then they answer.
+pub(crate) fn until_frozen(pid: Pid) {
+    let give_up = std::time::Instant::now() + Duration::from_secs(5);
+    let runs =
+        |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 't', 'Z', 'X']));
+    while std::time::Instant::now() < give_up {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return };
+        let mut stats =
+            threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+        if !stats.any(|stat| runs(&stat)) {
+            return;
+        }
+        thread::yield_now();
+    }
 }
 
 #[cfg(test)]
