@@ -134,9 +134,8 @@ redis.call("SET", owner_key, me .. " " .. digits(token), "PX", owner_ttl)
 keep_fence(fence_key, token)
 redis.call("SADD", instance_rooms_key, route)
 redis.call("ZADD", rooms_key, 0, room_id)
-if waiting > 0 then
-  keep({ inbox_key })
-end
+-- One that is empty as well: what comes into it next must not end with it.
+keep({ inbox_key })
 if exists then
   redis.call("HSET", room_key, "token", digits(token))
   keep({ room_key, settings_key, guests_key, peers_key, presence_key, cell_key })

@@ -64,11 +64,11 @@ pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     step("a quick load bench", || quick_bench(root))
 }
 
-/// Shows that the load bench and its page work; what it measures of an unoptimised build says nothing.
+/// Shows that the load bench and its page work; what it measures of an unoptimised build says nothing. The whole
+/// workspace is named so that what the tests were built of serves here, too.
 fn quick_bench(root: &Path) -> anyhow::Result<()> {
     let target = target_folder()?;
-    let mut bench =
-        command(root, "cargo", &["bench", "--profile", "dev", "--package", "e2e", "--bench", "load"]);
+    let mut bench = command(root, "cargo", &["bench", "--profile", "dev", "--workspace", "--bench", "load"]);
     bench.env("DAIS_LOAD_QUICK", "1").env("DAIS_COORDINATOR", target.join("debug/coordinator"));
     succeed(&mut bench)?;
     let folder = target.join("bench");

@@ -1,13 +1,13 @@
 //! The load bench: what an operation costs an instance, and Redis, under many connections at once.
 //!
-//! Each measurement has a server and a Redis of its own. With `DAIS_PEER_DIR` naming the folder of a Node.js
-//! server of the same protocol, the two are measured in turn, and compared by the pairs of a round. What takes
+//! Each measurement has a server and a Redis of its own. A Node.js server of the same protocol is
+//! measured in turn, where its packages are installed, and the two are compared by the pairs of a round. What takes
 //! long is measured in the first round only, and no further measurement begins after fourteen minutes.
 //!
 //! | variable | default | |
 //! | --- | --- | --- |
 //! | `DAIS_COORDINATOR` | a release build | the binary under load |
-//! | `DAIS_PEER_DIR` | none | the folder of the server to compare with (`npm ci` done there) |
+//! | `DAIS_PEER_DIR` | `e2e/peer` | the folder of the server to compare with (`npm ci` done there) |
 //! | `DAIS_LOAD_ROUNDS` | 3 | rounds |
 //! | `DAIS_LOAD_ONLY` | all | names of workloads, and `limits`, with commas between them |
 //! | `DAIS_LOAD_QUICK` | none | `1`: one round of everything, so small that it only shows that it works; without the peer |

@@ -150,6 +150,35 @@ async fn i_3_i_4_i_5_a_thousand_concurrent_updates_reach_everybody_in_order() {
 }
 
 #[tokio::test]
+async fn i_3_i_5_changes_that_come_together_are_told_as_one_without_a_gap() {
+    const HOSTS: usize = 16;
+    const UPDATES: usize = 320;
+    let cluster = Cluster::start_with(1, roomy).await;
+    let driver = Driver::start().await;
+    let guest = cluster.token("guest", "guest");
+    let joined = driver.join_with("guest", &cluster[0].url(), &guest, ROOM, json!({})).await.expect("joined");
+    let mut known = Known::joined(&joined);
+    let hosts: Vec<String> = (0..HOSTS).map(|n| format!("host-{n}")).collect();
+    for host in &hosts {
+        driver.connect(host, &cluster[0].url(), &cluster.token(host, "host")).await.expect("connected");
+    }
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let bodies: Vec<Value> = (0..UPDATES)
+        .map(|n| json!({ "room": ROOM, "settings": { "custom": { format!("k{}", n % 40): n } } }))
+        .collect();
+    let many = json!({ "bodies": bodies, "concurrency": HOSTS, "timeoutMs": 30_000 });
+    let done = driver.burst("room:update", &hosts, many).await.expect("sent");
+    for result in done["results"].as_array().expect("results") {
+        assert_eq!(result["ack"]["ok"], true, "{result}");
+    }
+    let last = known.version + i64::try_from(UPDATES).expect("few");
+    known.follow(&driver, "guest", last, SOON).await;
+    assert_eq!(known.settings, Stored::room(&cluster.redis, ROOM).settings().await);
+    let told = driver.events("guest", Some("room:update")).await.len();
+    assert!(told < UPDATES, "{told} events of {UPDATES} changes");
+}
+
+#[tokio::test]
 async fn i_3_i_5_a_counter_incremented_at_its_version_is_the_number_of_acknowledged_increments() {
     const INCREMENTS: usize = 1_000;
     const RIVALS: usize = 6;

@@ -323,3 +323,18 @@ async fn answers_come_back_with_their_room_and_its_history_in_pages() {
     assert_eq!(world.ledger.timeline(&life.room, Before::Archived(&unknown), 20).await.unwrap(), []);
     assert_eq!(world.ledger.room(&super::life::room("nowhere")).await.unwrap(), None);
 }
+
+#[tokio::test]
+async fn heads_come_in_the_order_in_which_they_are_asked_for() {
+    let mut world = World::new().await;
+    let (mut one, mut two) = (Life::open("one", 5), Life::open("two", 7));
+    one.lives(3);
+    two.lives(1);
+    world.archiver.feeds(&[one.entries.as_slice(), &two.entries].concat()).await;
+    let nowhere = super::life::room("nowhere");
+    let found = world.ledger.heads([&two.room, &nowhere, &one.room, &two.room]).await.unwrap();
+    let alone = async |room| world.ledger.head(room).await.unwrap();
+    let (one, two) = (alone(&one.room).await, alone(&two.room).await);
+    assert!(one.is_some() && two.is_some() && one != two);
+    assert_eq!(found, [two.clone(), None, one, two]);
+}

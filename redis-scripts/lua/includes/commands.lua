@@ -33,8 +33,10 @@ end
 
 -- Reads the entries that are to be set aside, before anything is written.
 local function look_aside(inbox_key, aside_key, commands)
+  local is_looked_at = false
   for _, command in ipairs(commands) do
-    if command.inbox ~= "" then
+    if command.inbox ~= "" and not is_looked_at then
+      is_looked_at = true
       redis.call("XLEN", inbox_key)
     end
     if command.inbox ~= "" and command.reason ~= "" then

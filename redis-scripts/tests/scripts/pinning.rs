@@ -333,6 +333,22 @@ on_both! {
         assert_eq!(world.ttl_ms(&world.names.inbox).await, -1);
     }
 
+    async fn i_13_an_empty_inbox_has_no_end_once_somebody_owns_the_room(world: &World) {
+        let (a, b) = (world.register("a").await, world.register("b").await);
+        world.own(&a).await;
+        let inbox = world.names.inbox.to_string();
+        for gone in [&world.names.owner, &world.names.room] {
+            world.redis(&["XADD", &inbox, "1-1", "work", "done"]).await;
+            world.redis(&["XDEL", &inbox, "1-1"]).await;
+            world.redis(&["PEXPIRE", &inbox, "60000"]).await;
+            world.redis(&["DEL", &world.names.owner.to_string(), &gone.to_string()]).await;
+            let pinned = world.pin(&b).await;
+            assert!(matches!(pinned, Pinned::Owned { inbox: 0, .. }), "{pinned:?}");
+            assert_eq!(world.ttl_ms(&world.names.inbox).await, -1, "{gone}");
+            world.redis(&["DEL", &inbox]).await;
+        }
+    }
+
     async fn i_14_a_full_lane_stops_the_making_of_a_room_and_not_its_finding(world: &World) {
         fn full(pin: &mut Pin<'_>, lane_limit: u64) {
             pin.birth = pin.birth.map(|birth| Birth { lane_limit, ..birth });
