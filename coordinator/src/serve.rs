@@ -113,6 +113,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let address = reachable(listen);
     let public_url = config.instance.public_base().unwrap_or_else(|| format!("http://{address}"));
     let (me, now) = register::register(&scripts, &keys, &config, &address, &public_url).await?;
+    let lifeline = Scripts::new(store::connect(&config.redis).await?);
     let subscriber = store::connect_subscriber(&config.redis).await?;
     let replicas = replicas(&config, &keys, &me).await?;
 
@@ -129,6 +130,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
     let node = Node::new(Parts {
         config,
         scripts,
+        lifeline,
         keys,
         me,
         public_url,
@@ -209,6 +211,7 @@ pub async fn serve(config: Config, parent_gone: impl Future<Output = ()>) -> Res
         embedded.shutdown().await;
     }
     _ = subscriber.quit().await;
+    _ = node.store.lifeline.client().quit().await;
     _ = node.store.scripts.client().quit().await;
     Ok(())
 }

@@ -155,6 +155,11 @@ impl Keys {
         self.key(KeyKind::InstanceWatches, instance.as_str())
     }
 
+    /// [`KeyKind::Unheard`]
+    pub fn unheard(&self, instance: &Instance) -> Key {
+        self.key(KeyKind::Unheard, instance.as_str())
+    }
+
     /// [`KeyKind::Lease`] of a lease that is not a room's.
     pub fn lease(&self, name: &str) -> Key {
         self.key(KeyKind::Lease, name)
@@ -298,6 +303,7 @@ mod tests {
             (KeyKind::Instance, keys.instance(&me)),
             (KeyKind::InstanceRooms, keys.instance_rooms(&me)),
             (KeyKind::InstanceWatches, keys.instance_watches(&me)),
+            (KeyKind::Unheard, keys.unheard(&me)),
             (KeyKind::Lease, keys.lease("reaper")),
             (KeyKind::LeaseFence, keys.lease_fence("reaper")),
             (KeyKind::Rooms, r.rooms),

@@ -187,6 +187,12 @@ kinds! {
         ends: "empty when nothing is watched; reap",
         if_deleted: "heals within one heartbeat",
     }
+    Unheard "unheard" Instance Zset {
+        holds: "route keys of the instance's rooms to which something was done, until its heartbeat has looked at them; scored by when",
+        writers: "settings_update, guest_update, enqueue, report, heartbeat, deregister, reap",
+        ends: "members go when they were looked at, or after 1 hour; the key 1 hour after the last mark, with deregister or reap",
+        if_deleted: "what was just then lost on pub/sub is made up for within one heartbeat for each 1,000 rooms of the instance",
+    }
     Lease "lease" Lease String {
         holds: "holder and token of a lease that is not a room's: the reaper's, or that of a lane, `lane-0` to `lane-63`",
         writers: "lease_acquire, lease_renew, lease_release, lanes_hold",
@@ -203,7 +209,7 @@ kinds! {
         holds: "ids of an app's rooms, in byte order",
         writers: "pin, heartbeat, restore, sweep",
         ends: "members go when sweep finds their room gone; the key with its last member",
-        if_deleted: "owned rooms heal within one heartbeat, others when they are next pinned",
+        if_deleted: "owned rooms heal within one heartbeat for each 1,000 of their owner's, others when they are next pinned",
     }
     Owner "owner" Room String {
         holds: "the room's lease: owner and fencing token",
@@ -221,7 +227,7 @@ kinds! {
         holds: "status, creation, token, versions, and how large the room's other keys must be",
         writers: "pin, commit, settings_update, guest_update, restore",
         ends: "the room's life after its last owner; sweep sets it",
-        if_deleted: "its living owner restores it within one heartbeat, versions leaping by 1,000,000; without one it is recovered from the ledger when somebody wants it",
+        if_deleted: "its living owner restores it within one heartbeat for each 1,000 rooms that it has, or when it is next written, versions leaping by 1,000,000; without one it is recovered from the ledger when somebody wants it",
     }
     Settings "settings" Room Hash {
         holds: "one field for each setting, as JSON",

@@ -17,12 +17,12 @@ arg  6    count    max_guests       users with a state in one room
 arg  7    text     user
 arg  8    flag     present          1: only while the user is in the room
 arg  9    json     patch
-arg  10   text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  10   text     owner_bases      what stands before name/incarnation in a router-sync channel and in a key of marks, separated by a line feed
 arg  11   text     fanout_base      what stands before name/incarnation in a fanout channel
 arg  12   json     route_json       the route as a JSON string
 arg  13   text     members          of the message, and in braces the lane's entry: "guests":{…},"by":…
 arg  14   count    lane_limit       refuse while the lane has so many entries
-derives   the owner's and the watchers' channels from their bases
+derives   the owner's and the watchers' channels and the owner's marks from their bases
 returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"full", entries} | {"too_large", field, bytes} | {"banned"} | {"demoted"} | {"too_many", guests} | {"not_present"}
 keeps     I-4, I-5, I-14
 ]]
@@ -30,6 +30,7 @@ keeps     I-4, I-5, I-14
 --%include instance
 --%include history
 --%include fanout
+--%include owner
 --%include merge
 --%include ban
 --%include role
@@ -39,7 +40,7 @@ local fence_key, cell_key, lane_key = KEYS[6], KEYS[7], KEYS[8]
 local me, route, by, if_version = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_bytes, max_guests = tonumber(ARGV[5]), tonumber(ARGV[6])
 local user, present, patch = ARGV[7], ARGV[8] == "1", ARGV[9]
-local sync_base, fanout_base, route_json, members = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local owner_bases, fanout_base, route_json, members = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local lane_limit = ARGV[14]
 
 local held = redis.call("GET", owner_key)
@@ -97,8 +98,6 @@ append_to_lane(lane_key, {
 })
 local message = '{"room":' .. route_json .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
-if owner ~= "" and owner ~= me then
-  redis.call("PUBLISH", sync_base .. owner, message)
-end
+tell_owner(owner_bases, owner, me, route, now, message)
 fanout(watchers, fanout_base, message)
 return { "ok", from + 1, owner }

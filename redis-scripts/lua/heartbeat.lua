@@ -1,10 +1,11 @@
 --[[
-purpose   Renew an instance's score and a chunk of its leases; say what was lost and where each room stands.
+purpose   Renew an instance's score and a chunk of its leases; say what was lost, and where those rooms stand that are to be looked at.
 key  1    zset     instances
 key  2    string   incarnation      newest incarnation of my name
 key  3    hash     record           of this incarnation
 key  4    set      instance_rooms
 key  5    set      instance_watches
+key  6    zset     unheard          my marks
 arg  1    text     me               name/incarnation
 arg  2    u64      incarnation
 arg  3    ms       owner_ttl
@@ -12,10 +13,13 @@ arg  4    ms       record_life
 arg  5    ms       incarnation_life
 arg  6    text     bases            of owner, fence, room, settings, guests, peers, presence, cell, watchers, rooms and inbox keys, separated by line feeds
 arg  7    count    fields           number of record fields and values
-arg  8    count    owned            number of rooms that follow
-arg  9..  text     rest             record: field, value, …; owned rooms: route, token, check (1: compare sizes and history, heal the index); watched rooms: route
+arg  8    count    owned            number of owned rooms that follow
+arg  9    count    heard            number of marks that were heard
+arg  10   count    in_all           number of owned rooms in all chunks of the beat
+arg  11   text     history          that the last whole beat was told of; in another one every room is looked at
+arg  12.. text     rest             record: field, value, …; owned rooms: route, token, look (0: if it is marked; 1: at its versions; 2: at all of it, healing the index); marks heard: route, mark; watched rooms: route
 derives   every key of a room from its base and the route
-returns   {"ok", now_ms, owned, watched} | {"superseded", incarnation}
+returns   {"ok", now_ms, history, news, watched} | {"superseded", incarnation}
 keeps     I-1, I-6
 ]]
 --%include clock
@@ -25,10 +29,12 @@ keeps     I-1, I-6
 --%include lookup
 --%include room
 --%include chunks
+--%include owner
 local instances_key, incarnation_key, record_key = KEYS[1], KEYS[2], KEYS[3]
-local instance_rooms_key, instance_watches_key = KEYS[4], KEYS[5]
+local instance_rooms_key, instance_watches_key, unheard_key = KEYS[4], KEYS[5], KEYS[6]
 local me, incarnation, owner_ttl, record_life, incarnation_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local bases, fields_n, owned_n = {}, tonumber(ARGV[7]), tonumber(ARGV[8])
+local bases, fields_n, owned_n, heard_n = {}, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local in_all, history_before = tonumber(ARGV[10]), ARGV[11]
 for base in string.gmatch(ARGV[6], "[^\n]+") do
   bases[#bases + 1] = base
 end
@@ -42,49 +48,90 @@ if newer then
 end
 redis.call("ZSCORE", instances_key, me)
 redis.call("HEXISTS", record_key, "gone")
-redis.call("SCARD", instance_rooms_key)
+local noted = redis.call("SCARD", instance_rooms_key)
 redis.call("SCARD", instance_watches_key)
 
--- For each owned room: state (0 held, 1 no owner, 2 another's, 3 held but damaged or not proved), sv, cv, entries in its inbox. All of
--- it is read before anything is written, and a key of another type counts as lost: it costs its room, not the others.
-local history = history_now()
-local owned, held_rooms = {}, {}
-local at = 9 + fields_n
-for _ = 1, owned_n do
-  local route, token, check = ARGV[at], ARGV[at + 1], ARGV[at + 2] == "1"
-  at = at + 3
-  local held = redis.pcall("GET", owner_base .. route)
-  local state, versions, waiting = 0, { "0", "0" }, 0
-  if not held then
-    state = 1
-  elseif held ~= me .. " " .. token then
-    state = 2
+-- Each command is one for all rooms; only what is looked at has its own. All of it is read before anything is written, and
+-- a key of another type counts as lost: it costs its room, not the others.
+local now, history = now_ms(), history_now()
+local first = 12 + fields_n
+local routes, owner_keys, heard = {}, {}, {}
+for place = 1, owned_n do
+  local route = ARGV[first + 3 * (place - 1)]
+  routes[place], owner_keys[place] = route, owner_base .. route
+end
+local heard_at = first + 3 * owned_n
+local watched_at = heard_at + 2 * heard_n
+for at = heard_at, watched_at - 1, 2 do
+  heard[ARGV[at]] = ARGV[at + 1]
+end
+local holders, marks = {}, {}
+in_chunks(owner_keys, function(...)
+  for _, holder in ipairs(redis.call("MGET", ...)) do
+    holders[#holders + 1] = holder
+  end
+end)
+in_chunks(routes, function(...)
+  local found = redis.pcall("ZMSCORE", unheard_key, ...)
+  for i = 1, select("#", ...) do
+    -- What cannot be read may be marked.
+    marks[#marks + 1] = failed(found) or found[i]
+  end
+end)
+
+local function look_at(route, is_whole_look)
+  local found = redis.pcall("HMGET", room_base .. route, "sv", "cv", "history")
+  local length = redis.pcall("XLEN", inbox_base .. route)
+  local waiting = failed(length) and 0 or length
+  if failed(found) or not found[1] or not found[2] or (is_whole_look and found[3] ~= history) then
+    return 3, 0, 0, waiting
+  end
+  if is_whole_look then
+    local read, sizes_now = pcall(sizes, settings_base .. route, guests_base .. route, peers_base .. route,
+      presence_base .. route, cell_base .. route)
+    if not read or not whole(room_base .. route, sizes_now) then
+      return 3, 0, 0, waiting
+    end
+  end
+  return 0, found[1], found[2], waiting
+end
+
+-- News of a room: its place, state (0 held, 1 no owner, 2 another's, 3 held but damaged or not proved), sv, cv, entries in
+-- its inbox, and its mark, by which it may be said to be heard: one of this very millisecond is not, others may follow it.
+local mine = me .. " "
+local news, held, healed, unmarked = {}, {}, {}, {}
+local function tell(place, state, sv, cv, waiting, mark)
+  for _, item in ipairs({ place, state, sv, cv, waiting, mark }) do
+    news[#news + 1] = item
+  end
+end
+for place, route in ipairs(routes) do
+  local at = first + 3 * (place - 1)
+  local token, look, mark = ARGV[at + 1], ARGV[at + 2], marks[place]
+  if mark and mark == heard[route] then
+    unmarked[#unmarked + 1] = route
+    mark = false
+  end
+  if not holders[place] then
+    tell(place, 1, 0, 0, 0, 0)
+  elseif holders[place] ~= mine .. token then
+    tell(place, 2, 0, 0, 0, 0)
   else
-    local found = redis.pcall("HMGET", room_base .. route, "sv", "cv", "history")
-    if failed(found) or not found[1] or not found[2] or (check and found[3] ~= history) then
-      state = 3
-    else
-      versions = found
-      if check then
-        local read, sizes_now = pcall(sizes, settings_base .. route, guests_base .. route, peers_base .. route,
-          presence_base .. route, cell_base .. route)
-        if not read or not whole(room_base .. route, sizes_now) then
-          state = 3
-        end
+    held[#held + 1] = place
+    if mark or look ~= "0" or history ~= history_before then
+      local state, sv, cv, waiting = look_at(route, look == "2")
+      local is_past = type(mark) == "string" and tonumber(mark) < now
+      tell(place, state, sv, cv, waiting, is_past and mark or 0)
+      if look == "2" and state == 0 then
+        healed[#healed + 1] = { route, token }
       end
     end
-    local length = redis.pcall("XLEN", inbox_base .. route)
-    waiting = failed(length) and 0 or length
-    held_rooms[#held_rooms + 1] = { route, token, check and state == 0 }
   end
-  owned[#owned + 1] = state
-  owned[#owned + 1] = versions[1]
-  owned[#owned + 1] = versions[2]
-  owned[#owned + 1] = waiting
 end
+
 -- For each watched room: sv, cv; zeros where it is not there.
 local watched, watched_routes = {}, {}
-for i = at, #ARGV do
+for i = watched_at, #ARGV do
   local versions = redis.pcall("HMGET", room_base .. ARGV[i], "sv", "cv")
   local there = not failed(versions)
   watched_routes[#watched_routes + 1] = ARGV[i]
@@ -92,26 +139,31 @@ for i = at, #ARGV do
   watched[#watched + 1] = there and versions[2] or "0"
 end
 
-local now = now_ms()
 redis.call("ZADD", instances_key, now, me)
 redis.call("SET", incarnation_key, incarnation, "PX", incarnation_life)
 if fields_n > 0 then
-  redis.call("HSET", record_key, unpack(ARGV, 9, 8 + fields_n))
+  redis.call("HSET", record_key, unpack(ARGV, 12, 11 + fields_n))
   redis.call("PEXPIRE", record_key, record_life)
+  drop_old_marks(unheard_key, now)
 end
-local held_routes = {}
-for _, room in ipairs(held_rooms) do
-  local route, token, heal = room[1], room[2], room[3]
-  redis.call("PEXPIRE", owner_base .. route, owner_ttl)
-  held_routes[#held_routes + 1] = route
-  if heal then
-    local app, id = string.match(route, "^(.-)%z(.*)$")
-    redis.pcall("ZADD", rooms_base .. app, 0, id)
-    keep_fence(fence_base .. route, token)
+local to_note = {}
+for _, place in ipairs(held) do
+  redis.call("PEXPIRE", owner_keys[place], owner_ttl)
+  if noted < in_all then
+    to_note[#to_note + 1] = routes[place]
   end
 end
-in_chunks(held_routes, function(...)
+for _, room in ipairs(healed) do
+  local app, id = string.match(room[1], "^(.-)%z(.*)$")
+  redis.pcall("ZADD", rooms_base .. app, 0, id)
+  keep_fence(fence_base .. room[1], room[2])
+  to_note[#to_note + 1] = room[1]
+end
+in_chunks(to_note, function(...)
   redis.call("SADD", instance_rooms_key, ...)
+end)
+in_chunks(unmarked, function(...)
+  redis.pcall("ZREM", unheard_key, ...)
 end)
 for _, route in ipairs(watched_routes) do
   redis.pcall("SADD", watchers_base .. route, me)
@@ -119,4 +171,4 @@ end
 in_chunks(watched_routes, function(...)
   redis.call("SADD", instance_watches_key, ...)
 end)
-return { "ok", now, owned, watched }
+return { "ok", now, history, news, watched }

@@ -6,6 +6,7 @@ key  3    hash     record           of the dead instance
 key  4    set      instance_rooms   of the dead instance
 key  5    set      instance_watches of the dead instance
 key  6    zset     due
+key  7    zset     unheard          of the dead instance
 arg  1    text     me               name/incarnation of the leader
 arg  2    u64      token            of the leader
 arg  3    text     dead             name/incarnation
@@ -26,7 +27,7 @@ keeps     I-1, I-14, I-18
 --%include lookup
 --%include lane
 local lease_key, instances_key, record_key = KEYS[1], KEYS[2], KEYS[3]
-local instance_rooms_key, instance_watches_key, due_key = KEYS[4], KEYS[5], KEYS[6]
+local instance_rooms_key, instance_watches_key, due_key, unheard_key = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local me, token, dead, score, chunk, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local bases = {}
 for base in string.gmatch(ARGV[7], "[^\n]+") do
@@ -79,7 +80,7 @@ if redis.call("EXISTS", instance_rooms_key, instance_watches_key) > 0 then
   return { "more", rooms, #watches }
 end
 redis.call("ZREM", instances_key, dead)
-redis.call("DEL", record_key)
+redis.call("DEL", record_key, unheard_key)
 -- Once: whoever asks again does not see it any more.
 if seen then
   local _, incarnation = name_of(dead)

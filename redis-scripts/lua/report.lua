@@ -7,19 +7,20 @@ key  4    zset     due
 arg  1    text     me               name/incarnation of the caller
 arg  2    text     route
 arg  3    json     route_json       the route as a JSON string
-arg  4    text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  4    text     owner_bases      what stands before name/incarnation in a router-sync channel and in a key of marks, separated by a line feed
 arg  5    text     seen_base        what stands before a route in a callback's key
 arg  6    count    cap              entries that may wait
 arg  7..  text     reports          id, payload, …
-derives   the callbacks' keys and the owner's channel from their bases
+derives   the callbacks' keys and the owner's channel and marks from their bases
 returns   {"ok", appended, owner} | {"missing", owner} | {"full", length}
 keeps     I-5, I-13
 ]]
 --%include clock
 --%include instance
 --%include inbox
+--%include owner
 local room_key, owner_key, inbox_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local me, route, route_json, sync_base = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local me, route, route_json, owner_bases = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local seen_base, cap = ARGV[5], tonumber(ARGV[6])
 local SEEN_LIFE_MS = 600000
 
@@ -53,7 +54,5 @@ for _, report in ipairs(fresh) do
   redis.call("SET", report[1], "1", "PX", SEEN_LIFE_MS)
 end
 redis.call("ZADD", due_key, "LT", due_from(now, held, owner_key, room_key, inbox_key), route)
-if owner ~= "" and owner ~= me then
-  redis.call("PUBLISH", sync_base .. owner, inbox_notice(route_json, entry))
-end
+tell_owner(owner_bases, owner, me, route, now, inbox_notice(route_json, entry))
 return { "ok", #fresh, owner }

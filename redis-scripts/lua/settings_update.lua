@@ -12,13 +12,13 @@ arg  2    text     route
 arg  3    text     by               the user who wants it; empty: a back end
 arg  4    text     if_version       refuse unless sv is this; empty: whatever it is
 arg  5    count    max_bytes        of one setting
-arg  6    text     sync_base        what stands before name/incarnation in a router-sync channel
+arg  6    text     owner_bases      what stands before name/incarnation in a router-sync channel and in a key of marks, separated by a line feed
 arg  7    text     fanout_base      what stands before name/incarnation in a fanout channel
 arg  8    json     route_json       the route as a JSON string
 arg  9    text     members          of the message, and in braces the lane's entry: "settings":{…},"by":…
 arg  10   count    lane_limit       refuse while the lane has so many entries
 arg  11.. json     patch            field, patch, …
-derives   the owner's and the watchers' channels from their bases
+derives   the owner's and the watchers' channels and the owner's marks from their bases
 returns   {"ok", sv, owner} | {"missing", owner} | {"damaged", owner} | {"closed", status} | {"conflict", sv} | {"full", entries} | {"too_large", field, bytes} | {"banned"} | {"demoted"}
 keeps     I-4, I-5, I-14
 ]]
@@ -26,6 +26,7 @@ keeps     I-4, I-5, I-14
 --%include instance
 --%include history
 --%include fanout
+--%include owner
 --%include merge
 --%include ban
 --%include role
@@ -34,7 +35,7 @@ keeps     I-4, I-5, I-14
 local room_key, settings_key, owner_key, watchers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local fence_key, cell_key, lane_key = KEYS[5], KEYS[6], KEYS[7]
 local me, route, by, if_version, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local sync_base, fanout_base, route_json, members = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local owner_bases, fanout_base, route_json, members = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local lane_limit = ARGV[10]
 
 local held = redis.call("GET", owner_key)
@@ -91,8 +92,6 @@ append_to_lane(lane_key, {
 })
 local message = '{"room":' .. route_json .. ',"of":"settings","from":' .. digits(from) .. ',"to":' .. digits(from + 1)
   .. "," .. members .. "}"
-if owner ~= "" and owner ~= me then
-  redis.call("PUBLISH", sync_base .. owner, message)
-end
+tell_owner(owner_bases, owner, me, route, now, message)
 fanout(watchers, fanout_base, message)
 return { "ok", from + 1, owner }

@@ -1,6 +1,6 @@
 //! `enqueue`, `inbox_read`, `answer`: work for a room's owner, from anybody.
 
-use key_prefix::{ChannelKind, Instance, KeyKind, Keys, RoomKey, RoomKeys};
+use key_prefix::{Instance, KeyKind, Keys, RoomKey, RoomKeys};
 
 use crate::RedisMillis;
 use crate::commit::Keep;
@@ -133,7 +133,7 @@ impl Scripts {
         let call = Call::keys([&room.room, &room.owner, &room.inbox, &keys.due()])
             .text(with.me.as_str())
             .texts([with.room.route(), with.route_json])
-            .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+            .owner_bases(keys)
             .bytes(keys.base(KeyKind::Answer).bytes())
             .count(with.cap)
             .text(with.payload)

@@ -53,8 +53,31 @@ pub struct HeldRoom {
     pub room: RoomKey,
     /// The token of the lease.
     pub token: FenceToken,
-    /// Whether to compare the sizes of its keys, and to heal its place in the index and its fence.
-    pub check: bool,
+    /// What to find out about it.
+    pub look: Look,
+    /// A mark of it that was told, and need not be told again.
+    pub heard: Option<RedisMillis>,
+}
+
+/// What `heartbeat` finds out about a room beside its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Where it stands, if something was done to it that was not heard yet.
+    IfMarked,
+    /// Where it stands.
+    Versions,
+    /// Where it stands, whether all its keys are there and of this history; its place in the index and its fence are healed.
+    Whole,
+}
+
+impl Look {
+    const fn as_number(self) -> u64 {
+        match self {
+            Self::IfMarked => 0,
+            Self::Versions => 1,
+            Self::Whole => 2,
+        }
+    }
 }
 
 /// What `heartbeat` is told: one chunk of leases.
@@ -66,8 +89,13 @@ pub struct Heartbeat<'a> {
     pub owner_ttl: Duration,
     /// The record's fields, in a beat's first chunk; empty in others.
     pub fields: &'a [(&'a str, String)],
+    /// The history of its data that Redis told of at the last whole beat; empty: none yet. In another one every room is
+    /// looked at.
+    pub history: &'a str,
     /// Rooms to renew.
     pub owned: &'a [HeldRoom],
+    /// How many rooms all chunks of the beat renew.
+    pub in_all: usize,
     /// Rooms to watch.
     pub watched: &'a [RoomKey],
 }
@@ -75,14 +103,18 @@ pub struct Heartbeat<'a> {
 /// What became of one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnedReport {
+    /// Renewed; where the room stands was not looked at, there being no reason to.
+    Held,
     /// Renewed; the room stands at these versions.
-    Held {
+    StandsAt {
         /// Settings version.
         sv: SettingsVersion,
         /// Cell version.
         cv: CellVersion,
         /// Number of entries in its inbox.
         inbox: usize,
+        /// The mark for which it was looked at: [`HeldRoom::heard`] of the next beat, if nothing is left to do about it.
+        mark: Option<RedisMillis>,
     },
     /// The owner key is gone.
     Unowned,
@@ -108,6 +140,8 @@ pub enum Beat {
     Ok {
         /// Redis's time.
         now: RedisMillis,
+        /// Which history of its data Redis tells.
+        history: String,
         /// One for each room of [`Heartbeat::owned`].
         owned: Vec<OwnedReport>,
         /// One for each room of [`Heartbeat::watched`].
@@ -158,8 +192,9 @@ impl Scripts {
         me: &Instance,
         gone_life: Duration,
     ) -> Result<(), ScriptError> {
-        let call =
-            Call::keys([&keys.instances(), &keys.instance(me)]).text(me.as_str()).number(ms(gone_life));
+        let call = Call::keys([&keys.instances(), &keys.instance(me), &keys.unheard(me)])
+            .text(me.as_str())
+            .number(ms(gone_life));
         let mut reply = self.call(&DEREGISTER, call).await?;
         match reply.text().as_deref() {
             Ok("ok") => Ok(()),
@@ -178,6 +213,7 @@ impl Scripts {
             &keys.instance(me),
             &keys.instance_rooms(me),
             &keys.instance_watches(me),
+            &keys.unheard(me),
         ])
         .text(me.as_str())
         .number(me.incarnation().as_u64())
@@ -187,37 +223,51 @@ impl Scripts {
         .bases(keys, [Owner, Fence, Room, Settings, Guests, Peers, Presence, Cell, Watchers, Rooms, Inbox])
         .count(2 * with.fields.len())
         .count(with.owned.len())
+        .count(with.owned.iter().filter(|held| held.heard.is_some()).count())
+        .count(with.in_all)
+        .text(with.history)
         .texts(with.fields.iter().flat_map(|(field, value)| [*field, value.as_str()]));
         for held in with.owned {
-            call = call.text(held.room.route()).number(held.token.as_u64()).flag(held.check);
+            call = call.text(held.room.route()).number(held.token.as_u64()).number(held.look.as_number());
+        }
+        for held in with.owned {
+            if let Some(mark) = held.heard {
+                call = call.text(held.room.route()).number(mark.as_u64());
+            }
         }
         call = call.texts(with.watched.iter().map(RoomKey::route));
         let mut reply = self.call(&HEARTBEAT, call).await?;
-        read_beat(&mut reply).map_err(|source| HEARTBEAT.malformed(source))
+        read_beat(&mut reply, with.owned.len()).map_err(|source| HEARTBEAT.malformed(source))
     }
 }
 
-fn read_beat(reply: &mut Reply) -> Result<Beat, MalformedReply> {
+fn read_beat(reply: &mut Reply, rooms: usize) -> Result<Beat, MalformedReply> {
     match reply.text()?.as_str() {
         "ok" => {
             let now = reply.millis()?;
-            let (mut states, mut versions) = (reply.nested()?, reply.nested()?);
-            let (mut owned, mut watched) = (Vec::new(), Vec::new());
-            while !states.is_empty() {
-                let (state, sv, cv) = (states.number()?, states.settings()?, states.cell()?);
-                let inbox = states.count()?;
-                owned.push(match state {
-                    0 => OwnedReport::Held { sv, cv, inbox },
+            let history = reply.text()?;
+            let (mut news, mut versions) = (reply.nested()?, reply.nested()?);
+            let (mut owned, mut watched) = (vec![OwnedReport::Held; rooms], Vec::new());
+            while !news.is_empty() {
+                let (place, state) = (news.count()?, news.number()?);
+                let (sv, cv, inbox) = (news.settings()?, news.cell()?, news.count()?);
+                let mark = Some(news.millis()?).filter(|mark| mark.as_u64() > 0);
+                let report = match state {
+                    0 => OwnedReport::StandsAt { sv, cv, inbox, mark },
                     1 => OwnedReport::Unowned,
                     2 => OwnedReport::Taken,
                     3 => OwnedReport::Damaged,
                     other => return MalformedReply::code(&other.to_string()),
-                });
+                };
+                match place.checked_sub(1).and_then(|at| owned.get_mut(at)) {
+                    Some(room) => *room = report,
+                    None => return MalformedReply::code(&place.to_string()),
+                }
             }
             while !versions.is_empty() {
                 watched.push(WatchedReport { sv: versions.settings()?, cv: versions.cell()? });
             }
-            Ok(Beat::Ok { now, owned, watched })
+            Ok(Beat::Ok { now, history, owned, watched })
         }
         "superseded" => Ok(Beat::Superseded { by: Incarnation::new(reply.number()?) }),
         code => MalformedReply::code(code),

@@ -50,7 +50,7 @@ pub use commit::{Acknowledged, CellChanges, Commit, Committed, Committing, Keep,
 pub use due::{Due, DueRooms, Offer, Offered};
 pub use event::EventAppend;
 pub use inbox::{Enqueue, Enqueued, InboxEntry, OwnedKeep};
-pub use instance::{Beat, Heartbeat, HeldRoom, OwnedReport, Register, Registered, WatchedReport};
+pub use instance::{Beat, Heartbeat, HeldRoom, Look, OwnedReport, Register, Registered, WatchedReport};
 pub use lane::{ArchivedLane, HeldLane, HoldLanes, LaneAnswer, LaneEntry, LaneRead, LanesHeld, Timeline};
 pub use lease::{Acquired, Renewed};
 pub use media::{Claimed, LevelsTo, Report, Reported, RouterOf};

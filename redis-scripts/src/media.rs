@@ -82,7 +82,7 @@ impl Scripts {
         let call = Call::keys([&room.room, &room.owner, &room.inbox, &keys.due()])
             .text(with.me.as_str())
             .texts([with.room.route(), with.route_json])
-            .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+            .owner_bases(keys)
             .bytes(keys.base(KeyKind::Seen).bytes())
             .count(with.cap)
             .texts(with.reports.iter().flat_map(|(id, payload)| [*id, *payload]));

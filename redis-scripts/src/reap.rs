@@ -155,6 +155,7 @@ impl Scripts {
             &keys.instance_rooms(with.dead),
             &keys.instance_watches(with.dead),
             &keys.due(),
+            &keys.unheard(with.dead),
         ])
         .text(with.me.as_str())
         .number(with.token.as_u64())

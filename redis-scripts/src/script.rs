@@ -228,4 +228,11 @@ impl Call {
         let bases = kinds.map(|kind| keys.base(kind).to_string());
         self.text(&bases.join("\n"))
     }
+
+    /// By which scripts tell a room's owner what they did to the room.
+    pub(crate) fn owner_bases(self, keys: &key_prefix::Keys) -> Self {
+        let channel = keys.channel_base(key_prefix::ChannelKind::Sync);
+        let marks = keys.base(key_prefix::KeyKind::Unheard);
+        self.text(&format!("{channel}\n{marks}"))
+    }
 }

@@ -158,7 +158,7 @@ impl Scripts {
         .texts([with.me.as_str(), with.room.route(), with.by.unwrap_or_default()])
         .text(&if_version(with.if_version))
         .count(with.max_bytes)
-        .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+        .owner_bases(keys)
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
         .texts([with.route_json, with.message])
         .number(with.lane_limit)
@@ -186,7 +186,7 @@ impl Scripts {
         .text(with.user)
         .flag(with.present)
         .text(with.patch)
-        .bytes(keys.channel_base(ChannelKind::Sync).bytes())
+        .owner_bases(keys)
         .bytes(keys.channel_base(ChannelKind::Fanout).bytes())
         .texts([with.route_json, with.message])
         .number(with.lane_limit);

@@ -63,6 +63,8 @@ pub async fn drain(node: &Arc<Node>, deadline: Instant) -> Drained {
         let ending = chunk.iter().map(|room| store.scripts.unwatch(&store.keys, &store.me, room));
         _ = tokio::time::timeout_at(deadline, futures_util::future::join_all(ending)).await;
     }
+    // A chunk of leases that is on its way would register the instance again.
+    _ = tokio::time::timeout_at(deadline, node.still.cancelled()).await;
     let ended = store.scripts.deregister(&store.keys, &store.me, GONE_LIFE);
     if let Ok(Err(error)) = tokio::time::timeout_at(deadline, ended).await {
         tracing::warn!(

@@ -3,7 +3,7 @@
 use fred::clients::SubscriberClient;
 use fred::interfaces::{ClientLike as _, PubsubInterface as _};
 use key_prefix::{ChannelKind, RoomKey};
-use redis_scripts::{Beat, Heartbeat, HeldRoom, OwnedReport, ScriptError, Touch};
+use redis_scripts::{Beat, Heartbeat, HeldRoom, Look, OwnedReport, RedisMillis, ScriptError, Touch};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,10 @@ use crate::room::lease::LeaseTerm;
 use crate::room::work::{Present, RoomHandle, Work};
 
 /// Leases renewed in one call: Redis does nothing else for so long, which is to be under 2 ms.
-const CHUNK: usize = 50;
-/// Rooms of one beat whose sizes are compared; the rest has its turn at the next ones.
+const CHUNK: usize = 100;
+/// The same where all of them are looked at as a whole.
+const WHOLE_CHUNK: usize = 50;
+/// Rooms of one beat that are looked at as a whole, about; the rest has its turn at the next ones.
 const CHECKED: usize = 1_000;
 /// An actor that has not come round for so many lives of an owner key hangs: its lease is not renewed.
 const HUNG_TTLS: u32 = 2;
@@ -39,8 +41,8 @@ pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
     let lease = &node.config.lease;
     let mut every = tokio::time::interval(lease.heartbeat);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut turn = 0;
-    let mut pulses = Pulses::default();
+    let mut memory = Memory::default();
+    let _still = node.still.clone().drop_guard();
     loop {
         tokio::select! {
             () = node.ending.cancelled() => return,
@@ -49,7 +51,7 @@ pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
         }
         follow(&node, &subscriber);
         loop {
-            match beat(&node, turn, &mut pulses).await {
+            match beat(&node, &mut memory).await {
                 Ok(()) => {
                     node.metrics.heartbeats.with_label_values(&["ok"]).inc();
                     break;
@@ -67,7 +69,7 @@ pub async fn run(node: Arc<Node>, subscriber: SubscriberClient) {
                 }
             }
         }
-        turn += 1;
+        memory.turn += 1;
         node.metrics.ready.set(i64::from(node.readiness().is_ok()));
     }
 }
@@ -109,51 +111,112 @@ impl Pulses {
     }
 }
 
-async fn beat(node: &Arc<Node>, turn: usize, pulses: &mut Pulses) -> Result<(), ScriptError> {
-    let rooms: Vec<(HeldRoom, Held)> = held_rooms(node, turn, pulses);
+/// What one beat keeps for the next.
+#[derive(Debug, Default)]
+struct Memory {
+    turn: u64,
+    pulses: Pulses,
+    /// Which history of its data Redis told at the last whole beat.
+    history: String,
+    /// Marks of rooms that had no news, by actor.
+    heard: HashMap<u64, RedisMillis>,
+    /// Actors that had news. What they were told may be lost, or may not be done yet.
+    again: HashMap<u64, Look>,
+}
+
+impl Memory {
+    fn look(&self, actor: u64, turns: u64) -> Look {
+        if actor % turns == self.turn % turns {
+            return Look::Whole;
+        }
+        self.again.get(&actor).copied().unwrap_or(Look::IfMarked)
+    }
+
+    /// Notes what was reported of an actor's room, and whether it is to be looked at again.
+    fn note(&mut self, actor: u64, report: OwnedReport, again: Option<Look>) {
+        match again {
+            Some(look) => _ = self.again.insert(actor, look),
+            None => _ = self.again.remove(&actor),
+        }
+        if let (OwnedReport::StandsAt { mark: Some(mark), .. }, None) = (report, again) {
+            self.heard.insert(actor, mark);
+        }
+    }
+
+    fn forget_others(&mut self, actors: &HashSet<u64>) {
+        self.pulses.forget_others(actors);
+        self.again.retain(|actor, _| actors.contains(actor));
+    }
+}
+
+async fn beat(node: &Arc<Node>, memory: &mut Memory) -> Result<(), ScriptError> {
+    let rooms: Vec<(HeldRoom, Held)> = held_rooms(node, memory);
     let watched = node.watches.rooms();
     let mut fields = register::record(&node.config, &node.public_url);
     fields.push(("address", node.address.clone()));
     fields.push(("draining", u8::from(node.is_draining()).to_string()));
-    let mut owned_chunks = rooms.chunks(CHUNK);
-    let mut watched_chunks = watched.chunks(CHUNK);
-    let mut is_first = true;
+    let chunk = if rooms.len() > CHECKED { CHUNK } else { WHOLE_CHUNK };
+    let mut owned_chunks = rooms.chunks(chunk);
+    let mut watched_chunks = watched.chunks(chunk);
+    let mut history = None;
     loop {
         let (owned, watched) = (owned_chunks.next(), watched_chunks.next());
+        let is_first = history.is_none();
         if !is_first && owned.is_none() && watched.is_none() {
             break;
+        }
+        if node.leaving.is_cancelled() {
+            return Ok(());
         }
         let (owned, watched) = (owned.unwrap_or_default(), watched.unwrap_or_default());
         let leases: Vec<HeldRoom> = owned.iter().map(|(room, _)| room.clone()).collect();
         let fields = if is_first { fields.as_slice() } else { &[] };
-        is_first = false;
         // A lease lasts from before its renewal is sent, so that it never claims more than Redis granted.
         let sent = Moment::now();
         let store = &node.store;
-        let with = Heartbeat { me: &store.me, owner_ttl: store.owner_ttl, fields, owned: &leases, watched };
-        match store.timed("heartbeat", store.scripts.heartbeat(&store.keys, with)).await? {
-            Beat::Ok { now, owned: reports, watched: stands } => {
+        let with = Heartbeat {
+            me: &store.me,
+            owner_ttl: store.owner_ttl,
+            fields,
+            history: &memory.history,
+            owned: &leases,
+            in_all: rooms.len(),
+            watched,
+        };
+        match store.timed("heartbeat", store.lifeline.heartbeat(&store.keys, with)).await? {
+            Beat::Ok { now, history: told, owned: reports, watched: stands } => {
+                history.get_or_insert(told);
                 node.redis_clock.heard(now.as_u64(), Moment::now().since(sent));
                 for ((_, held), report) in owned.iter().zip(reports) {
-                    report_to(held, report, sent);
+                    memory.note(held.handle.id(), report, report_to(held, report, sent));
                 }
                 for (room, stands) in watched.iter().zip(stands) {
                     node.watches.repair(node, room, stands).await;
                 }
             }
-            Beat::Superseded { .. } => node.fail(&Fatal::Superseded),
+            Beat::Superseded { .. } => {
+                node.fail(&Fatal::Superseded);
+                return Ok(());
+            }
         }
     }
+    // What the first chunk was told: where another history began since, all rooms are looked at by the next beat.
+    memory.history = history.unwrap_or_default();
     node.store_answered(true);
+    tokio::spawn(publish_canary(Arc::clone(node)));
+    Ok(())
+}
+
+/// Over the connection that everything else goes over: the heartbeat's own proves nothing of that one.
+async fn publish_canary(node: Arc<Node>) {
     let number = node.canary.next(Moment::now());
     let channel = node.store.keys.channel(ChannelKind::Canary, &node.store.me).to_string();
     if let Err(error) = node.store.scripts.client().publish::<(), _, _>(channel, number.to_string()).await {
         tracing::debug!(error = &error as &dyn std::error::Error, "the canary was not published");
     }
-    Ok(())
 }
 
-fn held_rooms(node: &Node, turn: usize, pulses: &mut Pulses) -> Vec<(HeldRoom, Held)> {
+fn held_rooms(node: &Node, memory: &mut Memory) -> Vec<(HeldRoom, Held)> {
     let (now, patience) = (Moment::now(), HUNG_TTLS * node.store.owner_ttl);
     let mut actors = HashSet::new();
     let mut rooms: Vec<(HeldRoom, Held)> = node
@@ -165,27 +228,35 @@ fn held_rooms(node: &Node, turn: usize, pulses: &mut Pulses) -> Vec<(HeldRoom, H
             actors.insert(handle.id());
             // An idle actor comes round because it is asked to; a full mailbox needs no asking.
             _ = handle.tell(Work::Pulse);
-            if !pulses.lives(handle.id(), handle.standing().turns(), now, patience) {
+            if !memory.pulses.lives(handle.id(), handle.standing().turns(), now, patience) {
                 node.metrics.hung_rooms.inc();
                 tracing::error!(%room, "the room's actor hangs; its lease is not renewed");
                 return None;
             }
             let known = handle.standing().versions();
             let held = Held { room: room.clone(), handle, term, known };
-            Some((HeldRoom { room, token, check: false }, held))
+            Some((HeldRoom { room, token, look: Look::IfMarked, heard: None }, held))
         })
         .collect();
-    pulses.forget_others(&actors);
-    let turns = rooms.len().div_ceil(CHECKED).max(1);
-    for (n, (room, _)) in rooms.iter_mut().enumerate() {
-        room.check = n % turns == turn % turns;
+    memory.forget_others(&actors);
+    let turns = rooms.len().div_ceil(CHECKED).max(1) as u64;
+    // If this beat is not answered, Redis tells the same marks again.
+    let mut heard = std::mem::take(&mut memory.heard);
+    for (room, held) in &mut rooms {
+        room.look = memory.look(held.handle.id(), turns);
+        room.heard = heard.remove(&held.handle.id());
     }
     rooms
 }
 
-fn report_to(held: &Held, report: OwnedReport, sent: Moment) {
-    let work = match report {
-        OwnedReport::Held { sv, cv, inbox } => {
+/// Tells the actor, and says what is to be looked at again by the next beat.
+fn report_to(held: &Held, report: OwnedReport, sent: Moment) -> Option<Look> {
+    let (work, again) = match report {
+        OwnedReport::Held => {
+            held.term.renewed(sent);
+            return None;
+        }
+        OwnedReport::StandsAt { sv, cv, inbox, .. } => {
             held.term.renewed(sent);
             if inbox > 0 && held.handle.tell(Work::Inbox).is_err() {
                 tracing::debug!(room = %held.room, "the room is too busy for its inbox");
@@ -196,19 +267,20 @@ fn report_to(held: &Held, report: OwnedReport, sent: Moment) {
             let is_ahead = stands.0 > now.0 || stands.1 > now.1;
             let is_behind = stands.0 < held.known.0 || stands.1 < held.known.1;
             if !is_ahead && !is_behind {
-                return;
+                return (inbox > 0).then_some(Look::Versions);
             }
-            Work::StandsAt { sv: stands.0, cv: stands.1 }
+            (Work::StandsAt { sv: stands.0, cv: stands.1 }, Look::Versions)
         }
         OwnedReport::Damaged => {
             held.term.renewed(sent);
-            Work::Damaged
+            (Work::Damaged, Look::Whole)
         }
-        OwnedReport::Unowned | OwnedReport::Taken => Work::LeaseGone,
+        OwnedReport::Unowned | OwnedReport::Taken => (Work::LeaseGone, Look::Versions),
     };
     if held.handle.tell(work).is_err() {
         tracing::debug!(room = %held.room, "the room is too busy to be told, or gone");
     }
+    Some(again)
 }
 
 /// Notes who is connected, for the rooms of this instance, until the instance ends.
@@ -294,5 +366,27 @@ mod tests {
         assert!(pulses.lives(1, 6, at(31_000), patience), "it came round after all");
         pulses.forget_others(&HashSet::from([2]));
         assert!(pulses.0.is_empty());
+    }
+
+    #[test]
+    fn each_room_has_its_turn_and_one_with_news_is_looked_at_until_it_has_none() {
+        let mut memory = Memory { turn: 4, ..Memory::default() };
+        let looks = |memory: &Memory| (0..3).map(|actor| memory.look(actor, 3)).collect::<Vec<_>>();
+        assert_eq!(looks(&memory), [Look::IfMarked, Look::Whole, Look::IfMarked]);
+        let mark = RedisMillis::new(7);
+        let stands_at = |mark| {
+            let (sv, cv) = (redis_scripts::SettingsVersion::new(1), redis_scripts::CellVersion::new(1));
+            OwnedReport::StandsAt { sv, cv, inbox: 0, mark }
+        };
+        memory.note(0, stands_at(Some(mark)), Some(Look::Versions));
+        assert!(memory.heard.is_empty(), "there is something left to do");
+        memory.turn += 1;
+        assert_eq!(looks(&memory), [Look::Versions, Look::IfMarked, Look::Whole]);
+        memory.note(0, stands_at(Some(mark)), None);
+        assert_eq!(memory.heard, HashMap::from([(0, mark)]));
+        assert_eq!(memory.look(0, 3), Look::IfMarked);
+        memory.note(2, OwnedReport::Damaged, Some(Look::Whole));
+        memory.forget_others(&HashSet::from([0]));
+        assert!(memory.again.is_empty(), "its actor has ended");
     }
 }

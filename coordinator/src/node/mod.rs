@@ -20,7 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Verifier;
@@ -45,6 +45,9 @@ use crate::vendor_clock::VendorClocks;
 pub struct Store {
     /// The scripts.
     pub scripts: Scripts,
+    /// The same over a connection of the heartbeat's own: it never waits behind what else is asked of Redis, or leases would
+    /// run out when there is most to do.
+    pub lifeline: Scripts,
     /// The names.
     pub keys: Keys,
     /// This incarnation.
@@ -128,12 +131,16 @@ pub struct Node {
     pub vendor_clocks: VendorClocks,
     /// Joins admitted per second.
     pub admission: TokenBucket,
+    /// Rooms that lost their lease have their turn here to be pinned again.
+    pub repins: Arc<Semaphore>,
     /// Whether Redis answers; written by the heartbeat alone.
     pub store_up: watch::Sender<bool>,
     /// Whether the canary came back in time.
     pub canary: canary::Canary,
     /// The instance is about to deregister: its heartbeat would only undo that.
     pub leaving: CancellationToken,
+    /// The heartbeat has ended.
+    pub still: CancellationToken,
     /// Ends every task of the instance.
     pub ending: CancellationToken,
     /// Ends the process because of something that must not go on, saying why.
@@ -169,6 +176,8 @@ pub struct Parts {
     pub config: Config,
     /// The scripts.
     pub scripts: Scripts,
+    /// The scripts, over a connection of the heartbeat's own.
+    pub lifeline: Scripts,
     /// The names.
     pub keys: Keys,
     /// This incarnation.
@@ -191,6 +200,9 @@ pub struct Parts {
     pub replicas: Replicas,
 }
 
+/// Rooms that are pinned again at a time. All of an instance's rooms may have lost their leases: Redis has work in hand with so
+/// many, and what else is asked of it waits for some 10 ms behind them.
+const REPINS: usize = 64;
 /// A room that nobody owns is kept so long.
 const ROOM_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -200,6 +212,7 @@ impl Node {
         let Parts {
             config,
             scripts,
+            lifeline,
             keys,
             me,
             public_url,
@@ -213,6 +226,7 @@ impl Node {
         } = parts;
         let store = Store {
             scripts,
+            lifeline,
             keys,
             me,
             owner_ttl: config.lease.owner_ttl(),
@@ -231,6 +245,7 @@ impl Node {
             routers_refused: AtomicBool::new(false),
             apps: config.apps.iter().map(|app| (app.code.to_string(), Arc::new(app.clone()))).collect(),
             admission: TokenBucket::new(config.limits.joins_per_second, config.limits.joins_burst),
+            repins: Arc::new(Semaphore::new(REPINS)),
             rooms: Rooms::default(),
             replies: Replies::default(),
             watches: Watches::default(),
@@ -244,6 +259,7 @@ impl Node {
             store_up: watch::Sender::new(true),
             canary: canary::Canary::default(),
             leaving: CancellationToken::new(),
+            still: CancellationToken::new(),
             ending: CancellationToken::new(),
             fatal: watch::Sender::new(None),
             draining: AtomicBool::new(false),

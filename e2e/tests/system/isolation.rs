@@ -238,7 +238,7 @@ async fn ends_as_its_row_says(redis: &RedisServer, kind: KeyKind, key: &str, is_
     let within = |most: i64| left.is_some_and(|left| left <= most);
     let fits = match kind {
         KeyKind::Incarnation | KeyKind::Fence | KeyKind::LeaseFence => within(7 * DAY),
-        KeyKind::Instance => within(DAY / 24),
+        KeyKind::Instance | KeyKind::Unheard => within(DAY / 24),
         // Three heartbeats of 200 ms.
         KeyKind::Lease | KeyKind::Owner => within(600),
         KeyKind::Answer => within(DAY),

@@ -254,6 +254,12 @@ async fn lose(world: &World, kind: KeyKind) {
             world.delete(&key).await;
             world.holds("SISMEMBER", &key, &format!("demo\0{ROOM}")).await;
         }
+        // What it was for has been heard, or is looked at in its turn.
+        KeyKind::Unheard => {
+            let key = named(kind, &a);
+            world.holds("ZSCORE", &key, &format!("demo\0{ROOM}")).await;
+            world.cluster.redis.command(&["DEL", &key]).await;
+        }
         KeyKind::Lease => {
             let before = world.token(&named(KeyKind::Lease, "reaper")).await;
             world.delete(&named(KeyKind::Lease, "reaper")).await;

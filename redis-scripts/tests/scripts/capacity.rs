@@ -3,7 +3,7 @@
 use key_prefix::RoomKey;
 use redis_scripts::{
     Acknowledged, Beat, CellChanges, Commit, Committed, Committing, Enqueue, Enqueued, Heartbeat, HeldRoom,
-    Keep, OwnedReport, ReplyTo, SettingsUpdate, Touch, Touched, Updated,
+    Keep, Look, OwnedReport, RedisMillis, ReplyTo, SettingsUpdate, Touch, Touched, Updated,
 };
 
 use crate::world::{HORIZON, MADE, NO_LIMIT, OWNER_TTL, World, room};
@@ -15,14 +15,22 @@ on_both! {
         let mut owned = Vec::new();
         for room in &rooms {
             let token = world.own_room(&me, room).await;
-            owned.push(HeldRoom { room: room.clone(), token, check: true });
+            owned.push(HeldRoom { room: room.clone(), token, look: Look::Whole, heard: Some(RedisMillis::new(1)) });
         }
-        let with = Heartbeat { me: &me, owner_ttl: OWNER_TTL, fields: &[], owned: &owned, watched: &rooms };
+        let with = Heartbeat {
+            me: &me,
+            owner_ttl: OWNER_TTL,
+            fields: &[],
+            history: "",
+            owned: &owned,
+            in_all: 2000,
+            watched: &rooms,
+        };
         let Beat::Ok { owned, watched, .. } = world.scripts.heartbeat(&world.keys, with).await.unwrap() else {
             panic!("superseded")
         };
         assert_eq!((owned.len(), watched.len()), (2000, 2000));
-        assert!(owned.iter().all(|report| matches!(report, OwnedReport::Held { .. })));
+        assert!(owned.iter().all(|report| matches!(report, OwnedReport::StandsAt { .. })));
         let watches = world.redis(&["SCARD", &world.keys.instance_watches(&me).to_string()]).await.number();
         assert_eq!(watches, Some(2000));
         world.redis(&["FLUSHALL"]).await;

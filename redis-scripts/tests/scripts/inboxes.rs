@@ -66,8 +66,11 @@ on_both! {
         let sync = world.keys.channel(ChannelKind::Sync, &a).to_string();
         let message = json!({ "room": world.room.route(), "inbox": entry });
         assert_eq!(listener.published(world).await, [(sync, message)]);
+        assert!(world.mark(&a).await.is_some());
+        world.unmark(&a).await;
         enqueue(world, world.enqueue(&a, 10)).await;
         assert_eq!(listener.published(world).await, []);
+        assert!(world.mark(&a).await.is_some(), "it may get no answer");
     }
 
     async fn i_13_work_for_a_room_falls_due_when_nobody_owns_it(world: &World) {

@@ -41,6 +41,7 @@ on_both! {
         let sync = world.keys.channel(ChannelKind::Sync, &a).to_string();
         let message = json!({ "room": world.room.route(), "inbox": entries[2].entry });
         assert_eq!(listener.published(world).await, [(sync, message)], "once for all of them");
+        assert!(world.mark(&a).await.is_some());
         for id in ["e1", "e2", "e3"] {
             let seen = world.ttl_ms(&world.keys.seen(&world.room, id)).await;
             assert!((500_000..=600_000).contains(&seen), "{id}: {seen}");

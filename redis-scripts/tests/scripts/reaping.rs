@@ -46,11 +46,17 @@ on_both! {
         world.pin_seated(&dead).await.unwrap();
         world.scripts.watch(&world.keys, &dead, &world.room).await.unwrap();
         world.scripts.watch(&world.keys, &leader, &world.room).await.unwrap();
+        world.redis(&["ZADD", &world.keys.unheard(&dead).to_string(), "1", world.room.route()]).await;
         let seen = score(world, &dead).await;
         let answer = reap(world, &leader, token, &dead, seen, 100).await;
         assert_eq!(answer, Reaped::Done { rooms: 1, watches: 1 });
         assert!(!world.exists(&world.names.owner).await);
-        for key in [world.keys.instance(&dead), world.keys.instance_rooms(&dead), world.keys.instance_watches(&dead)] {
+        for key in [
+            world.keys.instance(&dead),
+            world.keys.instance_rooms(&dead),
+            world.keys.instance_watches(&dead),
+            world.keys.unheard(&dead),
+        ] {
             assert!(!world.exists(&key).await, "{key:?}");
         }
         let watchers = world.redis(&["SMEMBERS", &world.names.watchers.to_string()]).await.texts();

@@ -62,7 +62,9 @@ on_both! {
 
     async fn a_name_is_free_when_its_holder_has_deregistered(world: &World) {
         let first = world.register("a").await;
+        world.redis(&["ZADD", &world.keys.unheard(&first).to_string(), "1", world.room.route()]).await;
         world.scripts.deregister(&world.keys, &first, Duration::from_secs(60)).await.unwrap();
+        assert!(!world.exists(&world.keys.unheard(&first)).await);
         let record = world.keys.instance(&first);
         assert_eq!(world.redis(&["HGET", &record.to_string(), "gone"]).await.text(), "1");
         assert!((1..=60_000).contains(&world.ttl_ms(&record).await));

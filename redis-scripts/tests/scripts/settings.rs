@@ -150,18 +150,26 @@ on_both! {
         let settings = message(1, json!({ "settings": { "custom": { "a": 1 } } }));
         let expected = [(sync.clone(), settings.clone()), (fanout.clone(), settings)];
         assert_eq!(listener.published(world).await, expected);
+        let lasts = world.ttl_ms(&world.keys.unheard(&a)).await;
+        assert!(world.mark(&a).await.is_some() && (1..=3_600_000).contains(&lasts), "it may not hear it: {lasts}");
+        world.unmark(&a).await;
 
         update_guest(world, &b, "ann", false, r#"{"handRaised":true}"#).await;
         let guests = message(2, json!({ "guests": { "ann": { "handRaised": true } } }));
         assert_eq!(listener.published(world).await, [(sync, guests.clone()), (fanout.clone(), guests)]);
+        assert!(world.mark(&a).await.is_some());
+        world.unmark(&a).await;
 
         update(world, &a, &[("custom", r#"{"a":1}"#)]).await;
         let own = message(3, json!({ "settings": { "custom": { "a": 1 } } }));
         assert_eq!(listener.published(world).await, [(fanout, own)], "an owner is not told what it did itself");
+        assert!(world.mark(&a).await.is_some(), "but may get no answer");
+        world.unmark(&a).await;
 
         world.redis(&["DEL", &world.names.owner.to_string(), &world.names.watchers.to_string()]).await;
         assert!(matches!(update(world, &b, &[("custom", "{}")]).await, Updated::Ok { owner, .. } if owner.is_empty()));
         assert_eq!(listener.published(world).await, [], "nobody owns it, nobody watches");
+        assert_eq!(world.mark(&a).await, None);
     }
 
     async fn guest_states_are_merged_counted_and_bounded(world: &World) {

@@ -265,6 +265,23 @@ impl World {
         self.redis(&["REPLICAOF", "NO", "ONE"]).await;
     }
 
+    /// Which history of its data the server tells, as scripts name it.
+    pub(crate) async fn history(&self) -> String {
+        let info = self.redis(&["INFO", "replication"]).await.text();
+        let id = info.lines().find_map(|line| line.strip_prefix("master_replid:")).expect("a replication id");
+        id[..16].to_owned()
+    }
+
+    /// When the room was last marked for its owner to look at; `None`: it is not.
+    pub(crate) async fn mark(&self, owner: &Instance) -> Option<i64> {
+        self.redis(&["ZSCORE", &self.keys.unheard(owner).to_string(), self.room.route()]).await.number()
+    }
+
+    /// As if everything had been looked at.
+    pub(crate) async fn unmark(&self, owner: &Instance) {
+        self.redis(&["DEL", &self.keys.unheard(owner).to_string()]).await;
+    }
+
     pub(crate) async fn standing(&self) -> Standing {
         match self.scripts.read_room(&self.keys, &self.room).await.expect("an answer") {
             Read::Ok(standing) => standing,

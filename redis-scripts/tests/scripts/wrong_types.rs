@@ -4,8 +4,8 @@ use e2e::servers::Flavor;
 use key_prefix::{Instance, InstanceName, Key, RedisType, RouterName, lane_lease};
 use redis_scripts::{
     Acknowledged, ArchivedLane, CellChanges, CellVersion, Commit, Committing, DueRooms, Enqueue, EventAppend,
-    FenceToken, GuestUpdate, Heartbeat, HeldLane, HeldRoom, HoldLanes, Keep, LevelsTo, Notify, Offer, Reap,
-    RedisMillis, Register, Release, Restore, SCRIPTS, ScriptError, SessionOpen, SettingsUpdate,
+    FenceToken, GuestUpdate, Heartbeat, HeldLane, HeldRoom, HoldLanes, Keep, LevelsTo, Look, Notify, Offer,
+    Reap, RedisMillis, Register, Release, Restore, SCRIPTS, ScriptError, SessionOpen, SettingsUpdate,
     SettingsVersion, Sweep, Touch,
 };
 use std::time::Duration;
@@ -62,7 +62,8 @@ impl Scene {
 
     /// The keys whose type a script must look at. Left out are those that it only gives an end or deletes,
     /// which is right for any type, and those of single rooms in `heartbeat` and `reap`, of single users in the
-    /// scripts for sessions, and of single lanes in those for several, which are passed over.
+    /// scripts for sessions, and of single lanes in those for several, which are passed over; and an instance's marks,
+    /// without which its rooms are looked at all the same.
     fn keys(&self, world: &World, script: &str) -> Vec<Key> {
         let (keys, room) = (&world.keys, world.names.clone());
         let incarnation = keys.incarnation_of(&self.a);
@@ -203,7 +204,7 @@ impl Scene {
     async fn call(&self, world: &World, script: &str) -> Result<(), ScriptError> {
         let (scripts, keys, room) = (&world.scripts, &world.keys, &world.names);
         let (me, token, route_json) = (&self.a, self.token, world.route_json());
-        let held = [HeldRoom { room: world.room.clone(), token, check: true }];
+        let held = [HeldRoom { room: world.room.clone(), token, look: Look::Whole, heard: None }];
         let patch = [("custom", r#"{"a":1}"#.to_owned())];
         match script {
             "register" => {
@@ -215,7 +216,15 @@ impl Scene {
             "heartbeat" => {
                 let fields = [("public_url", "u".to_owned())];
                 let watched = std::slice::from_ref(&world.room);
-                let with = Heartbeat { me, owner_ttl: OWNER_TTL, fields: &fields, owned: &held, watched };
+                let with = Heartbeat {
+                    me,
+                    owner_ttl: OWNER_TTL,
+                    fields: &fields,
+                    history: "",
+                    owned: &held,
+                    in_all: 1,
+                    watched,
+                };
                 scripts.heartbeat(keys, with).await.map(drop)
             }
             "pin" | BIRTH => world.pin_with(me, |_| {}).await.map(drop),

@@ -63,6 +63,7 @@ fn node() -> Arc<Node> {
     Node::new(Parts {
         config: Config::from_text("dais.toml", CONFIG, &overrides, []).unwrap(),
         scripts: Scripts::new(builder.build().unwrap()),
+        lifeline: Scripts::new(builder.build().unwrap()),
         keys: Keys::new(Prefix::dev()),
         me: "a/1".parse().unwrap(),
         public_url: "http://127.0.0.1:7800".to_owned(),
