@@ -18,8 +18,10 @@ const CHUNK: usize = 64 * 1024;
 pub enum Hold {
     /// The request with the word in it, and all behind it on that connection.
     Request,
-    /// Every answer on that connection; the request is passed on.
+    /// Every answer on that connection, and every request behind this one, which is passed on.
     Answers,
+    /// Every answer on that connection; all requests are passed on.
+    AnswersAlone,
 }
 
 #[derive(Debug)]
@@ -176,6 +178,15 @@ async fn requests(
                 released_once(released).await;
                 answers_held.send_replace(false);
                 continue;
+            }
+            Some(Hold::AnswersAlone) => {
+                answers_held.send_replace(true);
+                let (released, held) = (control.released.subscribe(), answers_held.clone());
+                tokio::spawn(async move {
+                    released_once(released).await;
+                    held.send_replace(false);
+                });
+                control.sprung.send_modify(|count| *count += 1);
             }
             None => {}
         }

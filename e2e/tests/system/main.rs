@@ -43,6 +43,7 @@ mod outbox_http;
 mod proof;
 mod publisher;
 mod reconnects;
+mod repins;
 mod run;
 mod seats;
 mod sentinels;

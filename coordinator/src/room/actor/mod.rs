@@ -22,9 +22,10 @@ use key_prefix::RoomKey;
 use redis_scripts::{FenceToken, Pinned};
 use room_cell::{Command, Millis, Status};
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -62,6 +63,9 @@ enum State {
     Ended,
 }
 
+/// A place in the queue of rooms that are to be pinned again.
+type Turn = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>;
+
 struct Actor {
     node: Arc<Node>,
     app: Arc<App>,
@@ -84,6 +88,8 @@ struct Actor {
     away_due: Option<Instant>,
     idle_due: Option<Instant>,
     repin_due: Option<Instant>,
+    /// Waits to be pinned again.
+    turn: Option<Turn>,
     speakers: Speakers,
     /// The embedded media server said in a time without a lease that its tracks changed.
     tracks_untold: bool,
@@ -139,6 +145,7 @@ pub(super) fn spawn(
             away_due: None,
             idle_due: None,
             repin_due: None,
+            turn: None,
             speakers: Speakers::default(),
             tracks_untold: false,
             deadline: (0, None),
@@ -190,7 +197,7 @@ impl Actor {
                 changed = store_up.changed() => match changed {
                     Ok(()) if *store_up.borrow_and_update() => {
                         if suspended {
-                            Box::pin(self.repin()).await;
+                            Box::pin(self.repin_in_turn()).await;
                         } else {
                             Box::pin(self.after_outage()).await;
                         }
@@ -202,6 +209,10 @@ impl Actor {
                     Some(first) => Box::pin(self.take(first, work)).await,
                     None => return,
                 },
+                Some(turn) = its_turn(&mut self.turn), if suspended => {
+                    self.turn = None;
+                    Box::pin(self.repin(turn)).await;
+                }
                 Some(did) = desk(&mut did) => Box::pin(self.desk_did(did)).await,
                 Ok(()) = media_nodes.changed(), if is_external => {
                     media_nodes.mark_unchanged();
@@ -324,7 +335,7 @@ impl Actor {
     async fn tick(&mut self) {
         if matches!(self.state, State::Suspended(_)) {
             self.repin_due = None;
-            self.repin().await;
+            self.repin_in_turn().await;
             return;
         }
         if !self.serves() {
@@ -494,6 +505,13 @@ impl Actor {
 async fn desk(did: &mut Option<mpsc::Receiver<Did>>) -> Option<Did> {
     match did {
         Some(did) => did.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn its_turn(turn: &mut Option<Turn>) -> Option<OwnedSemaphorePermit> {
+    match turn {
+        Some(turn) => turn.await.ok(),
         None => std::future::pending().await,
     }
 }

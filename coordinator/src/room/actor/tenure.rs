@@ -2,7 +2,9 @@
 
 use redis_scripts::{FenceToken, Pinned, Released, Standing};
 use room_cell::{Actor as By, Cell, Command, GoneReason, Limits};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::birth::Newborn;
 use super::commands::due_of;
@@ -372,12 +374,23 @@ impl Actor {
         self.suspend(how);
         if matches!(self.state, State::Suspended(_)) {
             self.repin_due = None;
-            self.repin().await;
+            self.repin_in_turn().await;
         }
     }
 
-    /// Tries to have a suspended room again.
-    pub(super) async fn repin(&mut self) {
+    /// Tries to have a suspended room again: now, or when fewer others are at it. Meanwhile callers have their answers.
+    pub(super) async fn repin_in_turn(&mut self) {
+        if self.turn.is_some() {
+            return;
+        }
+        let repins = Arc::clone(&self.node.repins);
+        match Arc::clone(&repins).try_acquire_owned() {
+            Ok(turn) => self.repin(turn).await,
+            Err(_) => self.turn = Some(Box::pin(repins.acquire_owned())),
+        }
+    }
+
+    pub(super) async fn repin(&mut self, turn: OwnedSemaphorePermit) {
         let State::Suspended(suspended) = &self.state else { return };
         let (token, has_people) = (suspended.token, !suspended.cell.peers.is_empty());
         let outranked = self.outranked.take();
@@ -388,10 +401,10 @@ impl Actor {
         let sent = Moment::now();
         // A room that Redis lost is made again, to be restored from memory.
         let newborn = Newborn::shell(suspended.cell.version, suspended.projection.sv.as_u64());
-        let pinned = match self
-            .pin(Some(&newborn), outranked.unwrap_or(token), outranked.is_none(), false, false)
-            .await
-        {
+        let pinned =
+            self.pin(Some(&newborn), outranked.unwrap_or(token), outranked.is_none(), false, false).await;
+        drop(turn);
+        let pinned = match pinned {
             Ok(pinned) => pinned,
             Err(_) => {
                 self.outranked = outranked;
