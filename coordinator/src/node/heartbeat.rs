@@ -169,6 +169,11 @@ async fn beat(node: &Arc<Node>, memory: &mut Memory) -> Result<(), ScriptError> 
             return Ok(());
         }
         let (owned, watched) = (owned.unwrap_or_default(), watched.unwrap_or_default());
+        // An idle actor comes round because it is asked to; a full mailbox needs no asking. Asked all at once, they would
+        // keep everybody else from the processors.
+        for (_, held) in owned {
+            _ = held.handle.tell(Work::Pulse);
+        }
         let leases: Vec<HeldRoom> = owned.iter().map(|(room, _)| room.clone()).collect();
         let fields = if is_first { fields.as_slice() } else { &[] };
         // A lease lasts from before its renewal is sent, so that it never claims more than Redis granted.
@@ -226,9 +231,8 @@ fn held_rooms(node: &Node, memory: &mut Memory) -> Vec<(HeldRoom, Held)> {
         .filter_map(|(room, handle)| {
             let (token, term) = handle.standing().held()?;
             actors.insert(handle.id());
-            // An idle actor comes round because it is asked to; a full mailbox needs no asking.
-            _ = handle.tell(Work::Pulse);
             if !memory.pulses.lives(handle.id(), handle.standing().turns(), now, patience) {
+                _ = handle.tell(Work::Pulse);
                 node.metrics.hung_rooms.inc();
                 tracing::error!(%room, "the room's actor hangs; its lease is not renewed");
                 return None;

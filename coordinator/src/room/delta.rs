@@ -1,7 +1,7 @@
 //! What a batch of commands changed in a cell, as those who look at the room are told.
 
-use room_cell::{Cell, Event, LeaveReason, SeatNumber, UserId};
-use serde_json::{Map, Value, json};
+use room_cell::{Asked, Cell, Event, LeaveReason, SeatNumber, UserId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -174,7 +174,6 @@ impl Delta {
     /// The parts as members of a JSON object, each with a comma before it: `,"seats":[…],"peerCount":3`.
     pub fn parts(&self, cell: &Cell) -> String {
         let mut out = String::new();
-        let mut part = |name: &str, value: &Value| _ = write!(out, r#","{name}":{value}"#);
         if !self.arrived.is_empty() || !self.departed.is_empty() {
             let joined: Vec<PeerView> = self.views(&self.arrived, cell);
             let left: Vec<Departure> = self
@@ -182,42 +181,42 @@ impl Delta {
                 .iter()
                 .map(|(user, reason)| Departure { user: user.shared(), reason: *reason })
                 .collect();
-            part("joined", &json!(joined));
-            part("left", &json!(left));
-            part("peerCount", &json!(cell.peers.len()));
+            part(&mut out, "joined", &joined);
+            part(&mut out, "left", &left);
+            part(&mut out, "peerCount", &cell.peers.len());
         }
         if self.gone_seats {
             let all: Vec<SeatView<'_>> =
                 cell.seats.iter().map(|(number, seat)| SeatView::of(*number, seat)).collect();
-            part("seats", &json!(all));
-            part("seatCount", &json!(cell.seats.len()));
+            part(&mut out, "seats", &all);
+            part(&mut out, "seatCount", &cell.seats.len());
         } else if !self.seats.is_empty() {
             let seat = |number: &SeatNumber| cell.seats.get(number).map(|seat| SeatView::of(*number, seat));
-            part("seats", &json!(self.seats.iter().filter_map(seat).collect::<Vec<_>>()));
+            part(&mut out, "seats", &self.seats.iter().filter_map(seat).collect::<Vec<_>>());
         }
         if !self.people.is_empty() {
-            part("peers", &json!(self.views(&self.people, cell)));
+            part(&mut out, "peers", &self.views(&self.people, cell));
         }
         if self.roles {
-            part("hosts", &json!(hosts(cell)));
+            part(&mut out, "hosts", &hosts(cell));
         }
         if self.door {
-            part("locked", &json!(cell.locked));
+            part(&mut out, "locked", &cell.locked);
         }
         for (name, users, now) in
             [("requests", &self.requests, &cell.requests), ("invites", &self.invites, &cell.invites)]
         {
             if !users.is_empty() {
-                let asked: Map<String, Value> =
-                    users.iter().map(|user| (user.as_str().to_owned(), json!(now.get(user)))).collect();
-                part(name, &Value::Object(asked));
+                let asked: BTreeMap<&UserId, Option<&Asked>> =
+                    users.iter().map(|user| (user, now.get(user))).collect();
+                part(&mut out, name, &asked);
             }
         }
         if self.call {
-            part("call", &json!(cell.call));
+            part(&mut out, "call", &cell.call);
         }
         if self.status {
-            part("status", &json!(cell.status.word()));
+            part(&mut out, "status", &cell.status.word());
         }
         out
     }
@@ -257,9 +256,16 @@ impl Delta {
     }
 }
 
+/// Nothing that is told of a cell fails to become JSON.
+fn part<T: Serialize>(out: &mut String, name: &str, value: &T) {
+    let json = serde_json::to_string(value).unwrap_or_default();
+    _ = write!(out, r#","{name}":{json}"#);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_leave_from_a_seat_is_told_under_both_names() {

@@ -12,7 +12,7 @@ pub(super) const GROUPS: [Group; 6] = [
     Group {
         title: "Connections and joins",
         beginnings: &["idle", "join", "held_room"],
-        columns: &["events/op", "commits/op", "batch", "RSS KiB/op"],
+        columns: &["CPU %", "events/op", "commits/op", "batch", "RSS KiB/op"],
     },
     Group {
         title: "Changes in a room",
@@ -135,7 +135,7 @@ const LEASE_MS: f64 = 3_000.0;
 /// What flat is, where a machine drifts by as much.
 const FLAT: f64 = 1.25;
 
-pub(super) const AIMS: [Aim; 25] = {
+pub(super) const AIMS: [Aim; 26] = {
     use Measure::{Absolute, Growth, OfLimit, OfPeer};
     [
         aim("join, own room", "join_own", CPU, OfPeer, 1.0 / 3.0, Some(0.2)),
@@ -161,6 +161,7 @@ pub(super) const AIMS: [Aim; 25] = {
         ),
         aim("idle joined connection", "idle_joined", "RSS KiB/op", Absolute, 18.0, Some(11.0)),
         at_least(aim("join rate", "join_own", "op/s", OfLimit(SCRIPTS), 0.5, Some(0.8))),
+        at_least(aim("join rate, or a processor full", "join_own", "CPU %", Absolute, 100.0, None)),
         aim("heartbeat of 100,000 rooms", "heartbeat_100000", "longest command ms", Absolute, 2.0, None),
         aim("heartbeat of 100,000 rooms", "heartbeat_100000", "Redis %", Absolute, 10.0, Some(4.0)),
         aim("takeover of a room", "takeover_1", "max ms", Absolute, LEASE_MS + 200.0, None),

@@ -264,6 +264,7 @@ impl Actor {
     }
 
     async fn answer_all(&mut self, batch: Batch) {
+        let mut view = None;
         for mut step in batch.steps {
             let command = step.order.as_ref().map_or("unknown", |order| order.command().name());
             let (label, is_done) = match step.outcome() {
@@ -289,7 +290,7 @@ impl Actor {
                     let Some(reply) = reply.take() else { continue };
                     let answer = match outcome {
                         Some(Outcome::Refused(error) | Outcome::Barred(error)) => Err(error.into()),
-                        _ => self.welcome(&request.peer).await,
+                        _ => self.welcome(&request.peer, &mut view).await,
                     };
                     _ = reply.send(answer);
                 }

@@ -2,6 +2,7 @@
 
 use room_cell::{Cell, Event, LeaveReason};
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use crate::room::presence::PresenceWindow;
 use crate::room::projection::StateChange;
 use crate::socket::sessions::notices::Notice;
 use crate::socket::{Client, Delivery};
+
+/// An event as those are told it who know the room up to a version: encoded once for each version.
+type ByVersion = BTreeMap<u64, Option<Box<RawValue>>>;
 
 impl Actor {
     /// Tells everybody concerned what a batch did.
@@ -50,19 +54,17 @@ impl Actor {
         let body = format!(r#","to":{to}{}}}"#, delta.parts(room.cell()));
         let names: Vec<Owner> = delta.names().collect();
         let head = format!("{},\"of\":\"cell\",\"from\":", self.names.event_head);
-        let mut last: Option<(u64, Box<RawValue>)> = None;
+        let mut events = ByVersion::new();
         for linked in room.links_mut().iter_mut().filter(|linked| linked.seen < to) {
             let seen = std::mem::replace(&mut linked.seen, to);
             let Some(client) = linked.client() else { continue };
-            let same = last.take_if(|(from, _)| *from == seen);
-            let event = same
-                .map(|(_, event)| event)
-                .or_else(|| RawValue::from_string(format!("{head}{seen}{body}")).ok());
+            let event = events
+                .entry(seen)
+                .or_insert_with(|| RawValue::from_string(format!("{head}{seen}{body}")).ok());
             let Some(event) = event else { continue };
             for name in &names {
-                deliver(&self.node.metrics, client, *name, &event);
+                deliver(&self.node.metrics, client, *name, event);
             }
-            last = Some((seen, event));
         }
     }
 
@@ -200,19 +202,14 @@ impl Actor {
             }
         };
         let head = format!("{},\"of\":\"cell\",\"from\":", self.names.event_head);
-        let mut last: Option<(u64, Box<RawValue>)> = None;
+        let mut events = ByVersion::new();
         for linked in room.links_mut().iter_mut() {
             let seen = linked.seen;
             linked.seen = window.to().max(seen);
             let Some(client) = linked.client() else { continue };
-            let from_there = last.take_if(|(from, _)| *from == seen);
-            let Some(event) =
-                from_there.map(|(_, event)| event).or_else(|| window.event_for(seen, &head, &body))
-            else {
-                continue;
-            };
-            deliver(&self.node.metrics, client, Owner::RoomPresence, &event);
-            last = Some((seen, event));
+            let event = events.entry(seen).or_insert_with(|| window.event_for(seen, &head, &body));
+            let Some(event) = event else { continue };
+            deliver(&self.node.metrics, client, Owner::RoomPresence, event);
         }
     }
 

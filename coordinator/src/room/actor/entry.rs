@@ -24,11 +24,17 @@ struct Joined<'a> {
     ok: bool,
     #[serde(rename = "self")]
     me: SelfView<'a>,
-    room: Snapshot<'a>,
+    room: &'a RawValue,
     media: Option<Grant>,
     messages: Messages,
     server_time: u64,
     heartbeat_ms: u128,
+}
+
+/// The room as everybody is shown it who came with one commit: encoded once for all of them.
+pub(super) struct RoomView {
+    version: (u64, u64),
+    text: Box<RawValue>,
 }
 
 #[derive(Serialize)]
@@ -105,7 +111,7 @@ impl Actor {
             return Err(ApiError::lease_lost().into());
         };
         self.node.metrics.joins.with_label_values(&["resumed"]).inc();
-        self.welcome(peer.as_str()).await
+        self.welcome(peer.as_str(), &mut None).await
     }
 
     /// Brings the links to what a batch did: who came is connected, who went is cut off.
@@ -148,7 +154,11 @@ impl Actor {
     }
 
     /// The answer to who joined: the room as it is, and what it needs for the media.
-    pub(super) async fn welcome(&mut self, peer: &str) -> Result<Box<RawValue>, Refusal> {
+    pub(super) async fn welcome(
+        &mut self,
+        peer: &str,
+        view: &mut Option<RoomView>,
+    ) -> Result<Box<RawValue>, Refusal> {
         let room = self.serving()?;
         let Some(record) = room.cell().peer(peer).cloned() else {
             // The same commit let another connection of the user in after this one.
@@ -176,6 +186,14 @@ impl Actor {
             owner: me.name(),
             token: room.lease().token().as_u64(),
         };
+        let version = (room.projection().sv.as_u64(), cv);
+        let view = match view.take_if(|view| view.version == version) {
+            Some(same) => view.insert(same),
+            None => {
+                let text = raw(&Snapshot::new(heading, room.projection(), room.cell()))?;
+                view.insert(RoomView { version, text })
+            }
+        };
         let answer = Joined {
             ok: true,
             me: SelfView {
@@ -184,7 +202,7 @@ impl Actor {
                 role: record.role,
                 resume: secret.as_deref(),
             },
-            room: Snapshot::new(heading, room.projection(), room.cell()),
+            room: &view.text,
             media,
             messages: Messages { last_seq: 0 },
             server_time: now,

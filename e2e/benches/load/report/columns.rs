@@ -7,8 +7,9 @@ use crate::figures::{Figures, Limit};
 /// Its name, its digits after the point, its figure.
 pub(super) type Column = (&'static str, usize, fn(&Figures) -> f64);
 
-pub(super) const COLUMNS: [Column; 34] = [
+pub(super) const COLUMNS: [Column; 35] = [
     ("CPU us/op", 1, |it| it.each_us(it.server())),
+    ("CPU %", 1, |it| percent(it.server(), it.wall)),
     ("owner us/op", 1, |it| it.of_instance(it.instances.first())),
     ("other us/op", 1, |it| it.of_instance(it.instances.last())),
     ("Redis us/op", 1, |it| it.each_us(it.redis)),
