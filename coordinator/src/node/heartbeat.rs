@@ -17,12 +17,11 @@ use crate::room::lease::LeaseTerm;
 use crate::room::work::{Present, RoomHandle, Work};
 
 /// Leases renewed in one call: Redis does nothing else for so long, which is to be under 2 ms.
-const CHUNK: usize = 100;
-/// The same where all of them are looked at as a whole.
-const WHOLE_CHUNK: usize = 50;
+const CHUNK: usize = 50;
 /// Rooms of one beat that are looked at as a whole, about; the rest has its turn at the next ones.
 const CHECKED: usize = 1_000;
-/// An actor that has not come round for so many lives of an owner key hangs: its lease is not renewed.
+/// An actor that has not come round for so many lives of an owner key hangs: its lease is not renewed. One that has nothing
+/// to do comes round when its lease would have run out.
 const HUNG_TTLS: u32 = 2;
 /// Heartbeats after which a canary that did not come back is missed.
 const FOLLOWED: u32 = 2;
@@ -155,9 +154,8 @@ async fn beat(node: &Arc<Node>, memory: &mut Memory) -> Result<(), ScriptError> 
     let mut fields = register::record(&node.config, &node.public_url);
     fields.push(("address", node.address.clone()));
     fields.push(("draining", u8::from(node.is_draining()).to_string()));
-    let chunk = if rooms.len() > CHECKED { CHUNK } else { WHOLE_CHUNK };
-    let mut owned_chunks = rooms.chunks(chunk);
-    let mut watched_chunks = watched.chunks(chunk);
+    let mut owned_chunks = rooms.chunks(CHUNK);
+    let mut watched_chunks = watched.chunks(CHUNK);
     let mut history = None;
     loop {
         let (owned, watched) = (owned_chunks.next(), watched_chunks.next());
@@ -169,11 +167,6 @@ async fn beat(node: &Arc<Node>, memory: &mut Memory) -> Result<(), ScriptError> 
             return Ok(());
         }
         let (owned, watched) = (owned.unwrap_or_default(), watched.unwrap_or_default());
-        // An idle actor comes round because it is asked to; a full mailbox needs no asking. Asked all at once, they would
-        // keep everybody else from the processors.
-        for (_, held) in owned {
-            _ = held.handle.tell(Work::Pulse);
-        }
         let leases: Vec<HeldRoom> = owned.iter().map(|(room, _)| room.clone()).collect();
         let fields = if is_first { fields.as_slice() } else { &[] };
         // A lease lasts from before its renewal is sent, so that it never claims more than Redis granted.
@@ -232,7 +225,6 @@ fn held_rooms(node: &Node, memory: &mut Memory) -> Vec<(HeldRoom, Held)> {
             let (token, term) = handle.standing().held()?;
             actors.insert(handle.id());
             if !memory.pulses.lives(handle.id(), handle.standing().turns(), now, patience) {
-                _ = handle.tell(Work::Pulse);
                 node.metrics.hung_rooms.inc();
                 tracing::error!(%room, "the room's actor hangs; its lease is not renewed");
                 return None;

@@ -148,8 +148,6 @@ pub enum Work {
     Recover(Reply<()>),
     /// There is something in the room's inbox.
     Inbox,
-    /// Say that you live.
-    Pulse,
     /// A connection is gone.
     Disconnected(Sid),
     /// Which peer is this connection.

@@ -349,3 +349,19 @@ async fn connections_that_ended_leave_nothing_behind() {
     let grown = cluster[0].usage().resident_bytes.saturating_sub(before);
     assert!(grown < 3 * CLIENTS as u64 * KEPT_BYTES, "{grown} bytes are left of {} connections", 3 * CLIENTS);
 }
+
+/// Six heartbeats without a sign of life would count as hanging.
+#[tokio::test]
+async fn a_room_in_which_nothing_happens_is_held_all_the_same() {
+    const BEATS: f64 = 20.0;
+    let cluster = Cluster::start_with(1, |options| options.heartbeat(Duration::from_millis(200))).await;
+    let driver = Driver::start().await;
+    driver.join("ann", &cluster[0].url(), &cluster.token("ann", "host"), ROOM).await.expect("joined");
+    let stored = Stored::room(&cluster.redis, ROOM);
+    let token = stored.owner().await.expect("an owner").token;
+    let beats = async || cluster[0].metrics().await.sum("dais_heartbeats_total", &[("result", "ok")]);
+    let begun = beats().await;
+    wait::until("heartbeats have gone by", SOON, || async { beats().await >= begun + BEATS }).await;
+    assert_eq!(stored.owner().await.expect("an owner").token, token, "the one that it was won with");
+    assert_eq!(cluster[0].metrics().await.sum("dais_hung_rooms_total", &[]), 0.0);
+}

@@ -402,7 +402,6 @@ impl Actor {
                 _ = reply.send(answer);
             }
             Work::Recover(reply) => _ = reply.send(self.serving().map(|_| ())),
-            Work::Pulse => {}
             Work::Levels(levels) => self.hear_levels(levels),
             Work::Disconnected(sid) => self.disconnected(sid),
             Work::Membership(sid, reply) => _ = reply.send(self.membership(sid)),
