@@ -29,7 +29,11 @@ pub enum Command {
     /// Prints the table of every Redis key.
     Keys,
     /// Prints the table of every error code.
-    Errors,
+    Errors {
+        /// As the client's package holds it.
+        #[arg(long)]
+        typescript: bool,
+    },
     /// Prints a documented dais.toml.
     Reference,
     /// Prints the OpenAPI document of the HTTP API.

@@ -5,8 +5,16 @@ use serde::ser::{SerializeMap, Serializer};
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// Who is told of a refusal.
+enum Show {
+    /// The client, which waits and asks again by itself.
+    Hide,
+    /// The app.
+    Surface,
+}
+
 macro_rules! codes {
-    ($($code:ident $text:literal $status:literal $retryable:literal $meaning:literal)*) => {
+    ($($code:ident $text:literal $status:literal $retryable:literal $show:ident $meaning:literal)*) => {
         /// Every error code of the wire protocol.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
@@ -37,6 +45,11 @@ macro_rules! codes {
                 match self { $(Self::$code => $retryable,)* }
             }
 
+            /// Whether a client waits and asks again by itself, rather than telling its app.
+            pub const fn is_hidden(self) -> bool {
+                match self { $(Self::$code => matches!(Show::$show, Show::Hide),)* }
+            }
+
             /// What it means.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$code => $meaning,)* }
@@ -46,33 +59,33 @@ macro_rules! codes {
 }
 
 codes! {
-    BadRequest "BAD_REQUEST" 400 false "the request is malformed; the message says where"
-    Unauthenticated "UNAUTHENTICATED" 401 false "the token is missing, wrong or expired"
-    Forbidden "FORBIDDEN" 403 false "the token does not allow this"
-    RoomNotFound "ROOM_NOT_FOUND" 404 false "there is no such room, and it may not be made"
-    RoomClosed "ROOM_CLOSED" 410 false "the room is closed"
-    RoomFull "ROOM_FULL" 409 true "the room is at its capacity"
-    Banned "BANNED" 403 false "the user is banned from the room"
-    WrongInstance "WRONG_INSTANCE" 421 true "another instance runs the room; the answer names it"
-    NotInRoom "NOT_IN_ROOM" 409 false "join the room first"
-    SeatTaken "SEAT_TAKEN" 409 false "somebody sits there"
-    SeatLocked "SEAT_LOCKED" 409 false "the seat is locked"
-    NoFreeSeat "NO_FREE_SEAT" 409 true "every seat is taken"
-    NotOnSeat "NOT_ON_SEAT" 409 false "the user has no seat"
-    StaleSession "STALE_SESSION" 409 false "the mic session is not the present one"
-    VersionConflict "VERSION_CONFLICT" 409 false "the version is not what `ifVersion` said; read and decide again"
-    RateLimited "RATE_LIMITED" 429 true "too much at once; wait `retryAfterMs`"
-    MessageRejected "MESSAGE_REJECTED" 403 false "the app refused the message"
-    PayloadTooLarge "PAYLOAD_TOO_LARGE" 413 false "larger than the limit that the message names"
-    Timeout "TIMEOUT" 504 true "no answer in time; whether it was done is unknown, repeat with the same id"
-    Draining "DRAINING" 503 true "this instance takes no new rooms"
-    LeaseLost "LEASE_LOST" 503 true "the room is changing its owner"
-    RoomLocked "ROOM_LOCKED" 403 false "the room's door is locked"
-    NotSupported "NOT_SUPPORTED" 501 false "known, but not built in this version"
-    StoreUnavailable "STORE_UNAVAILABLE" 503 true "Redis is out of reach"
-    LedgerUnavailable "LEDGER_UNAVAILABLE" 503 true "the ledger is out of reach and its lanes are full"
-    MediaUnavailable "MEDIA_UNAVAILABLE" 503 true "no media server can take this"
-    Internal "INTERNAL" 500 false "a fault of ours; the request id finds it in the log"
+    BadRequest "BAD_REQUEST" 400 false Surface "the request is malformed; the message says where"
+    Unauthenticated "UNAUTHENTICATED" 401 false Surface "the token is missing, wrong or expired"
+    Forbidden "FORBIDDEN" 403 false Surface "the token does not allow this"
+    RoomNotFound "ROOM_NOT_FOUND" 404 false Surface "there is no such room, and it may not be made"
+    RoomClosed "ROOM_CLOSED" 410 false Surface "the room is closed"
+    RoomFull "ROOM_FULL" 409 true Surface "the room is at its capacity"
+    Banned "BANNED" 403 false Surface "the user is banned from the room"
+    WrongInstance "WRONG_INSTANCE" 421 true Hide "another instance runs the room; the answer names it"
+    NotInRoom "NOT_IN_ROOM" 409 false Surface "join the room first"
+    SeatTaken "SEAT_TAKEN" 409 false Surface "somebody sits there"
+    SeatLocked "SEAT_LOCKED" 409 false Surface "the seat is locked"
+    NoFreeSeat "NO_FREE_SEAT" 409 true Surface "every seat is taken"
+    NotOnSeat "NOT_ON_SEAT" 409 false Surface "the user has no seat"
+    StaleSession "STALE_SESSION" 409 false Surface "the mic session is not the present one"
+    VersionConflict "VERSION_CONFLICT" 409 false Surface "the version is not what `ifVersion` said; read and decide again"
+    RateLimited "RATE_LIMITED" 429 true Hide "too much at once; wait `retryAfterMs`"
+    MessageRejected "MESSAGE_REJECTED" 403 false Surface "the app refused the message"
+    PayloadTooLarge "PAYLOAD_TOO_LARGE" 413 false Surface "larger than the limit that the message names"
+    Timeout "TIMEOUT" 504 true Hide "no answer in time; whether it was done is unknown, repeat with the same id"
+    Draining "DRAINING" 503 true Hide "this instance takes no new rooms"
+    LeaseLost "LEASE_LOST" 503 true Hide "the room is changing its owner"
+    RoomLocked "ROOM_LOCKED" 403 false Surface "the room's door is locked"
+    NotSupported "NOT_SUPPORTED" 501 false Surface "known, but not built in this version"
+    StoreUnavailable "STORE_UNAVAILABLE" 503 true Hide "Redis is out of reach"
+    LedgerUnavailable "LEDGER_UNAVAILABLE" 503 true Hide "the ledger is out of reach and its lanes are full"
+    MediaUnavailable "MEDIA_UNAVAILABLE" 503 true Hide "no media server can take this"
+    Internal "INTERNAL" 500 false Surface "a fault of ours; the request id finds it in the log"
 }
 
 /// Where a client should go instead.
@@ -196,6 +209,23 @@ pub fn markdown() -> String {
         let retryable = if code.is_retryable() { "yes" } else { "no" };
         _ = writeln!(out, "| `{}` | {} | {retryable} | {} |", code.as_str(), code.status(), code.meaning());
     }
+    out
+}
+
+/// The table of codes as TypeScript, as the client's package holds it.
+pub fn typescript() -> String {
+    use std::fmt::Write as _;
+    let mut out = String::from(
+        "// What `coordinator errors --typescript` prints.\n\n\
+         /** `retryable`: the same request may succeed later. `hide`: the client waits and asks again by itself. */\n\
+         export const ERRORS = {\n",
+    );
+    for code in ErrorCode::ALL {
+        let show = if code.is_hidden() { "hide" } else { "surface" };
+        let retryable = code.is_retryable();
+        _ = writeln!(out, "  {}: {{ retryable: {retryable}, show: \"{show}\" }},", code.as_str());
+    }
+    out.push_str("} as const;\n");
     out
 }
 

@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Keys => print(&key_prefix::markdown()),
-        Command::Errors => print(&error::markdown()),
+        Command::Errors { typescript: false } => print(&error::markdown()),
+        Command::Errors { typescript: true } => print(&error::typescript()),
         Command::Reference => print(&Config::reference()),
         Command::Openapi => print(http::api::document()),
         Command::Calls => print(&http::api::markdown()),

@@ -14,6 +14,12 @@ fn the_table_of_codes_is_the_binarys() {
 }
 
 #[test]
+fn the_clients_table_of_codes_is_the_binarys() {
+    let table = include_str!("../../client/sdk/src/errors.generated.ts");
+    assert_eq!(table, error::typescript(), "coordinator errors --typescript");
+}
+
+#[test]
 fn the_reference_is_the_binarys() {
     assert!(
         include_str!("../../docs/configuration.md").contains(&Config::reference()),

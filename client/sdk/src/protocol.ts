@@ -3,39 +3,14 @@
  * are Unix milliseconds by Redis's clock; names ending in `Ms` are milliseconds.
  */
 
+import type { ERRORS } from "./errors.generated.ts";
+
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
 export type Role = "host" | "guest" | "monitor";
 
-export type ErrorCode =
-  | "BAD_REQUEST"
-  | "UNAUTHENTICATED"
-  | "FORBIDDEN"
-  | "ROOM_NOT_FOUND"
-  | "ROOM_CLOSED"
-  | "ROOM_FULL"
-  | "ROOM_LOCKED"
-  | "BANNED"
-  | "WRONG_INSTANCE"
-  | "NOT_IN_ROOM"
-  | "SEAT_TAKEN"
-  | "SEAT_LOCKED"
-  | "NO_FREE_SEAT"
-  | "NOT_ON_SEAT"
-  | "STALE_SESSION"
-  | "VERSION_CONFLICT"
-  | "RATE_LIMITED"
-  | "MESSAGE_REJECTED"
-  | "PAYLOAD_TOO_LARGE"
-  | "TIMEOUT"
-  | "DRAINING"
-  | "LEASE_LOST"
-  | "NOT_SUPPORTED"
-  | "STORE_UNAVAILABLE"
-  | "LEDGER_UNAVAILABLE"
-  | "MEDIA_UNAVAILABLE"
-  | "INTERNAL";
+export type ErrorCode = keyof typeof ERRORS;
 
 export interface ApiError {
   code: ErrorCode;

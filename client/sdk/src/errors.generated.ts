@@ -1,0 +1,32 @@
+// What `coordinator errors --typescript` prints.
+
+/** `retryable`: the same request may succeed later. `hide`: the client waits and asks again by itself. */
+export const ERRORS = {
+  BAD_REQUEST: { retryable: false, show: "surface" },
+  UNAUTHENTICATED: { retryable: false, show: "surface" },
+  FORBIDDEN: { retryable: false, show: "surface" },
+  ROOM_NOT_FOUND: { retryable: false, show: "surface" },
+  ROOM_CLOSED: { retryable: false, show: "surface" },
+  ROOM_FULL: { retryable: true, show: "surface" },
+  BANNED: { retryable: false, show: "surface" },
+  WRONG_INSTANCE: { retryable: true, show: "hide" },
+  NOT_IN_ROOM: { retryable: false, show: "surface" },
+  SEAT_TAKEN: { retryable: false, show: "surface" },
+  SEAT_LOCKED: { retryable: false, show: "surface" },
+  NO_FREE_SEAT: { retryable: true, show: "surface" },
+  NOT_ON_SEAT: { retryable: false, show: "surface" },
+  STALE_SESSION: { retryable: false, show: "surface" },
+  VERSION_CONFLICT: { retryable: false, show: "surface" },
+  RATE_LIMITED: { retryable: true, show: "hide" },
+  MESSAGE_REJECTED: { retryable: false, show: "surface" },
+  PAYLOAD_TOO_LARGE: { retryable: false, show: "surface" },
+  TIMEOUT: { retryable: true, show: "hide" },
+  DRAINING: { retryable: true, show: "hide" },
+  LEASE_LOST: { retryable: true, show: "hide" },
+  ROOM_LOCKED: { retryable: false, show: "surface" },
+  NOT_SUPPORTED: { retryable: false, show: "surface" },
+  STORE_UNAVAILABLE: { retryable: true, show: "hide" },
+  LEDGER_UNAVAILABLE: { retryable: true, show: "hide" },
+  MEDIA_UNAVAILABLE: { retryable: true, show: "hide" },
+  INTERNAL: { retryable: false, show: "surface" },
+} as const;
