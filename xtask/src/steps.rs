@@ -59,6 +59,7 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
 /// built as tests are, because a smaller selection would compile shared crates again with other features.
 pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     step("the peer's tests", || run(&root.join(PEER), "npm", &["test", "--silent"]))?;
+    step("the client's tests", || run(&root.join("client"), "npm", &["test", "--silent"]))?;
     step("cargo build", || run(root, "cargo", &["build", "--workspace", "--all-targets"]))?;
     step("cargo test", || run(root, "cargo", &["test", "--workspace"]))?;
     step("a quick load bench", || quick_bench(root))
