@@ -82,9 +82,10 @@ fn target_folder() -> anyhow::Result<PathBuf> {
     own.ancestors().nth(2).map(Path::to_path_buf).context("not in a target folder")
 }
 
-/// The load bench, then the page of its figures: in the target folder, or with `record` in `docs/`.
+/// The load bench, then the page of its figures: in the target folder, or with `record` in `docs/`. The load is as the tests
+/// have built it, the server under it a release: there is no time for both.
 pub(crate) fn bench(root: &Path, record: bool) -> anyhow::Result<()> {
-    run(root, "cargo", &["bench", "--package", "e2e", "--bench", "load"])?;
+    run(root, "cargo", &["bench", "--profile", "dev", "--workspace", "--bench", "load"])?;
     let target = target_folder()?;
     let figures = target.join("bench/load.json");
     let into = if record { performance::Into::Docs } else { performance::Into::Folder(target.join("bench")) };

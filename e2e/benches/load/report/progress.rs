@@ -12,18 +12,20 @@ pub(crate) struct Progress {
     begun: Instant,
 }
 
-/// Further rounds are cut short after this time, so that a slow machine ends as well.
+/// Nothing that is repeated begins after this time, so that a slow machine ends as well.
 const LONGEST: Duration = Duration::from_secs(14 * 60);
+/// What is not repeated takes up to so long.
+const ONCE: Duration = Duration::from_secs(90);
 
 impl Progress {
-    /// Of none so far.
-    pub(crate) fn new(all: usize) -> Self {
-        Self { all, done: 0, begun: Instant::now() }
+    /// Of none so far, `since` the run began: what had to be built counts.
+    pub(crate) fn new(all: usize, since: Instant) -> Self {
+        Self { all, done: 0, begun: since }
     }
 
-    /// Whether nothing more is to begin.
-    pub(crate) fn is_late(&self) -> bool {
-        self.begun.elapsed() > LONGEST
+    /// Whether nothing more of the kind is to begin.
+    pub(crate) fn is_late(&self, is_once: bool) -> bool {
+        self.begun.elapsed() > if is_once { LONGEST - ONCE } else { LONGEST }
     }
 
     /// How many there were to be that are not done.
