@@ -5,7 +5,6 @@ use e2e::process::Process;
 use e2e::wait::{self, SOON};
 use e2e::{http, place};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -241,26 +240,4 @@ async fn a_second_dev_in_the_same_folder_is_refused() {
     second.line("refusal", 0, PATIENCE, why).await;
     assert!(!second.exit(PATIENCE).await.success());
     assert!(dev.process.exit_status().is_none());
-}
-
-#[tokio::test]
-async fn the_error_codes_in_typescript_are_those_of_the_binary() {
-    let table = Process::start("errors", {
-        let mut command = Command::new(binary());
-        command.arg("errors");
-        command
-    });
-    let last = |row: &str| row.starts_with("| `INTERNAL`").then_some(());
-    table.line("last code", 0, PATIENCE, last).await;
-    let served: BTreeSet<String> = table
-        .log_lines()
-        .iter()
-        .filter_map(|row| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
-        .collect();
-    let file = place::repository().join("client/sdk/src/protocol.ts");
-    let types = fs::read_to_string(file).unwrap();
-    let union = types.split_once("export type ErrorCode =").unwrap().1.split_once(';').unwrap().0;
-    let typed: BTreeSet<String> = union.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-    assert!(!served.is_empty());
-    assert_eq!(served, typed);
 }
