@@ -49,9 +49,10 @@ impl Known {
             let is_of_settings = event.name == "room:update" && event.body["of"] == "settings";
             is_of_settings && event.body["to"].as_i64() >= Some(version)
         };
+        // Before looking: what comes in between is waited for.
+        let position = driver.position(conn).await;
         if self.version < version && !driver.events(conn, Some("room:update")).await.iter().any(told) {
             // A repair tells of several versions at once, so that one of them may never come by itself.
-            let position = driver.position(conn).await.saturating_sub(1);
             driver.wait_event(conn, position, within, told).await;
         }
         for event in driver.events(conn, Some("room:update")).await {
